@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ OPENCL = devices.find("opencl")
 
 @pytest.fixture
 def asked_anew() -> Iterator[None]:
-    cached = (opencl_runtime._chosen, opencl_runtime.described, opencl_runtime.opened)
+    cached = (opencl_runtime._listed, opencl_runtime.described, opencl_runtime.opened)
     for one in cached:
         one.cache_clear()
     yield
@@ -52,14 +53,12 @@ def test_it_is_another_machine_than_the_cpu(there: None) -> None:
 
 def test_a_device_is_chosen_by_a_part_of_its_name(there: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(opencl_runtime.CHOICE, opencl_runtime.described().name[2:6].upper())
-    opencl_runtime._chosen.cache_clear()
     assert OPENCL.available() == ""
 
 
 def test_a_name_that_no_device_has_is_named(there: None, monkeypatch: pytest.MonkeyPatch) -> None:
     name = opencl_runtime.described().name
     monkeypatch.setenv(opencl_runtime.CHOICE, "no such device")
-    opencl_runtime._chosen.cache_clear()
     said = OPENCL.available()
     assert said.startswith("KERNELEVAL_OPENCL='no such device' is in no name of an OpenCL device; there are ")
     assert name in said
@@ -79,8 +78,24 @@ def test_a_machine_without_platform_is_told_so(there: None, monkeypatch: pytest.
     import pyopencl
 
     monkeypatch.setattr(pyopencl, "get_platforms", list)
-    opencl_runtime._chosen.cache_clear()
+    opencl_runtime._listed.cache_clear()
     assert OPENCL.available().startswith("no OpenCL platform has a device of the type CPU: pip install")
+
+
+def test_a_runtime_that_does_not_know_the_processor_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL of LLVM 14 on Zen 5: whatever is compiled ends with ``unknown target CPU 'generic'``."""
+
+    def device(target: str) -> SimpleNamespace:
+        return SimpleNamespace(version=f"OpenCL 3.0 PoCL HSTR: pthread-x86_64-pc-linux-gnu-{target}",
+                               platform=SimpleNamespace(version="OpenCL 3.0 PoCL 3.0"))  # fmt: skip
+
+    found = {"first": device("generic")}
+    monkeypatch.delenv(opencl_runtime.CHOICE, raising=False)
+    monkeypatch.setattr(opencl_runtime, "_listed", lambda: found)
+    with pytest.raises(InfrastructureError, match=r"PoCL 3.0 does not know this processor.*intel-opencl-rt"):
+        opencl_runtime._chosen()
+    found["second"] = device("znver3")
+    assert opencl_runtime._chosen() is found["second"]
 
 
 def test_a_missing_linker_is_told(there: None, monkeypatch: pytest.MonkeyPatch) -> None:

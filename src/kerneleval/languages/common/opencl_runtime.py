@@ -71,13 +71,19 @@ def set_up(pyopencl: Path) -> None:
         (home / ".libs" / "chosen.icd").write_text(str(library))
         os.environ["OCL_ICD_VENDORS"] = str(home / ".libs")
     elif _built_ins_misfit() and (pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx512")).is_file():
-        # PoCL with the built-in functions for AVX2 in the place of those for AVX-512
-        root = Path(_temporary().name)
-        home, built_ins = linked_pocl(pyopencl, root), root / _POCL_FILES / _BUILT_INS.format("avx512")
-        built_ins.unlink()
-        built_ins.symlink_to(pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx2"))
+        home = _with_other_built_ins(pyopencl)
         os.environ["POCL_CACHE_DIR"] = str(home / "cache")  # no kernels of before
     os.environ["PYOPENCL_HOME"] = str(home)
+
+
+@functools.cache
+def _with_other_built_ins(pyopencl: Path) -> Path:
+    """``PYOPENCL_HOME`` of a PoCL with the built-in functions for AVX2 in the place of those for AVX-512."""
+    root = Path(_temporary().name)
+    home, built_ins = linked_pocl(pyopencl, root), root / _POCL_FILES / _BUILT_INS.format("avx512")
+    built_ins.unlink()
+    built_ins.symlink_to(pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx2"))
+    return home
 
 
 @functools.cache
@@ -125,6 +131,13 @@ def _link_all(source: Path, target: Path, inside: tuple[str, ...]) -> None:
 
 INSTALL = "pip install pyopencl pocl-binary-distribution"
 """What brings an OpenCL device to any x86-64 Linux machine."""
+
+ANOTHER = f"pip install intel-opencl-rt intel-cmplr-lib-rt, and set {CHOICE}=$VIRTUAL_ENV/lib/libintelocl.so"
+"""What brings a runtime that takes the newest processors, those of AMD too."""
+
+_UNKNOWN_PROCESSOR = "-gnu-generic"
+"""How the version of PoCL's device ends where its LLVM does not know the processor. Then it compiles for ``generic``,
+which is none (LLVM 14 on Zen 5)."""
 
 ASSEMBLY = ("asm", "__asm", "__asm__")
 """Words that begin inline assembly, which OpenCL C does not have but PoCL's compiler does. They are defined away: only
@@ -198,8 +211,8 @@ def unusable() -> str:
 
 
 @functools.cache
-def _chosen() -> Any:
-    """The ``pyopencl.Device``. Raises InfrastructureError where there is none, or none of the chosen name."""
+def _listed() -> dict[str, Any]:
+    """Every ``pyopencl.Device`` of the type CPU, by the names of platform and device. Raises InfrastructureError."""
     try:
         import pyopencl
     except ImportError as error:
@@ -212,20 +225,31 @@ def _chosen() -> Any:
         if _NOT_FOUND not in str(error):
             raise InfrastructureError(f"the OpenCL platforms cannot be listed: {error}") from error
         platforms = []
-    found = {
+    return {
         f"{platform.name.strip()} / {device.name.strip()}": device
         for platform in platforms
         for device in platform.get_devices()
         if device.type & pyopencl.device_type.CPU
     }
+
+
+def _chosen() -> Any:
+    """The ``pyopencl.Device``. Raises InfrastructureError where there is none, none of the chosen name, or none that
+    compiles for this processor.
+    """
+    found = _listed()
     if not found:
         raise InfrastructureError(f"no OpenCL platform has a device of the type CPU: {INSTALL}")
     wanted = os.environ.get(CHOICE, "").strip()
-    for name, device in found.items():
-        if chosen_library() or wanted.lower() in name.lower():
+    asked = [device for name, device in found.items() if chosen_library() or wanted.lower() in name.lower()]
+    if not asked:
+        there = "; ".join(found)
+        raise InfrastructureError(f"{CHOICE}={wanted!r:.80} is in no name of an OpenCL device; there are {there}")
+    for device in asked:
+        if not device.version.endswith(_UNKNOWN_PROCESSOR):
             return device
-    there = "; ".join(found)
-    raise InfrastructureError(f"{CHOICE}={wanted!r:.80} is in no name of an OpenCL device; there are {there}")
+    driver = asked[0].platform.version.strip()
+    raise InfrastructureError(f"{driver:.80} does not know this processor, and compiles nothing for it: {ANOTHER}")
 
 
 def _give_root() -> None:

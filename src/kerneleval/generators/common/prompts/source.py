@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerneleval.records import Task
-from kerneleval.tasks.formats.problem_file import FILE_BEGINS
 
 _OWN = "kerneleval"
 """Begins the names of the modules whose functions are written out: this package's, and those of a user's task files."""
@@ -26,6 +25,8 @@ def reference_source(task: Task) -> str:
     its last line assigns ``reference``. Where a user's task file cannot be read any more, the text of it that was kept.
     """
     if task.module:
+        from kerneleval.tasks.formats.problem_file import FILE_BEGINS  # it needs PyTorch; `doctor` does without
+
         return task.baseline_source.rpartition(FILE_BEGINS)[2]
     writer = _Writer()
     try:
