@@ -1,7 +1,7 @@
 """How often equal kernels are called faster or slower, by simulation, with the statistics of each tier of timing.
 
 A scene says how the times of windows scatter on a machine. Noise figures come from A/A sessions simulated on the same
-machine, as the judge measures them; two scenes are judged on a machine that has become worse since. The cells of a
+machine, as the judge measures them; three scenes are judged on a machine that became worse or better. The cells of a
 verdict then go through the tier's own number of sessions and quads, its rule for ending one, and the claim. Device
 times are those of calls of 0.1 ms by the workers' events, beside a clock whose windows scatter by 10 us.
 
@@ -128,6 +128,7 @@ SCENES = (
     Scene(name="autocorrelation", windows=both(correlated)),
     Scene(name="sessions that are off", windows=both(normal(0.005)), sessions=0.02),
     Scene(name="three times busier", windows=both(normal(0.01)), sessions=0.003, later=3.0),
+    Scene(name="three times quieter", windows=both(normal(0.02)), sessions=0.01, later=1 / 3),
     Scene(name="sessions three times as far apart", windows=both(normal(0.005)), sessions=0.01, sessions_later=3.0),
 )
 
@@ -157,10 +158,10 @@ class Windows:
             beyond=self.beyond[: 2 * quads],
         )
 
-    def disturbed(self, window_ns: float) -> bool:
+    def disturbed(self, window_ns: float, kind: TimeKind) -> bool:
         """See :func:`kerneleval.judge.timing.statistics.disturbed`."""
-        events = window_ns * np.exp(np.stack([self.candidate, self.baseline], axis=1))
-        return disturbed(events + self.beyond, events)
+        times = window_ns * np.exp(np.stack([self.candidate, self.baseline], axis=1))
+        return disturbed(times + self.beyond, times) if kind == "device" else disturbed(times)
 
 
 def measured(generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float) -> Windows:
@@ -180,16 +181,16 @@ def session(
     generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float, kind: TimeKind
 ) -> Windows:
     """The windows that the tier measures: until its rule ends the session, or its quads are used up."""
-    most = max(effort.max_quads, MOST_DISTURBED) if kind == "device" else effort.max_quads
+    most = max(effort.max_quads, MOST_DISTURBED)
     windows = measured(generator, scene, most, truth, worse)
     ratios = windows.quads
     for number in range(effort.min_quads, effort.max_quads):
         if number > 1 and 2 * ratios[:number].std(ddof=1) / math.sqrt(number) < effort.half_width:
             return windows.first(number)
-    return next(
-        (first for n in range(effort.max_quads, most) if not (first := windows.first(n)).disturbed(effort.window_ns)),
-        windows,
-    )
+    for number in range(effort.max_quads, most):
+        if not windows.first(number).disturbed(effort.window_ns, kind):
+            return windows.first(number)
+    return windows
 
 
 def offsets(generator: np.random.Generator, scene: Scene, sessions: int, worse: float) -> Floats:

@@ -22,7 +22,7 @@ from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock, timer
 from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
-from kerneleval.judge.timing.statistics import TIERS, effort_for
+from kerneleval.judge.timing.statistics import TIERS, Noise, effort_for
 from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.protocol import CallMode, Runner, Window, output_views
@@ -620,6 +620,24 @@ def test_no_process_of_the_candidate_runs_while_noise_is_measured(tmp_path, monk
         verdict = _timed(path, judge, "tiny")
         assert verdict.verdict == "passed" and verdict.speedup is not None, verdict.message
         assert alive == [False]
+
+
+@pytest.mark.parametrize(("spread", "age_s", "times"), [(0.05, 3600, 1), (0.5, 60, 1), (0.5, 3600, 2)])
+def test_large_noise_figures_are_measured_again_after_a_while(spread, age_s, times, tmp_path, monkeypatch):
+    """A run was all inconclusive, as a busy minute had been kept for ever."""
+    noise, measured = Noise(spread=spread, between=0.003), []
+
+    def measure(pool, tier):
+        measured.append(tier)
+        return timer.NoiseFigures(call=(noise,) * 4, device=())
+
+    monkeypatch.setattr(timer, "measure_noise", measure)
+    with Judge("cpu", tmp_path) as judge:
+        first = judge.noise(Protocol(tier="quick"))
+        (path,) = (tmp_path / "noise").iterdir()
+        os.utime(path, (0, path.stat().st_mtime - age_s))
+        assert judge.noise(Protocol(tier="quick")) == first
+    assert measured == ["quick"] * times
 
 
 @pytest.mark.serial

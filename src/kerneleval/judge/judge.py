@@ -81,7 +81,6 @@ class Judge:
         self.machine = self.device.machine()
         self._can = self.device.capabilities()
         self.pool = WorkerPool(self.device, self.machine, cache_dir, worker_memory_bytes)
-        self._noise: dict[str, NoiseFigures] = {}
         self._baselines = Baselines(self.pool)
         self._uses = Uses()
 
@@ -113,16 +112,14 @@ class Judge:
     def noise(
         self, protocol: Protocol, on_event: OnEvent | None = None, before: Callable[[], None] | None = None
     ) -> NoiseFigures:
-        """Noise figures of this machine in that tier; measured once, then cached; ``before`` is called first."""
+        """Noise figures of this machine in that tier, by :func:`floor`; ``before`` comes before a measurement."""
 
         def on_measure() -> None:
             tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
             if before is not None:
                 before()
 
-        if protocol.tier not in self._noise:
-            self._noise[protocol.tier] = floor(self.pool, protocol.tier, on_measure)
-        return self._noise[protocol.tier]
+        return floor(self.pool, protocol.tier, on_measure)
 
     def _noise_without(self, loaded: Loaded, job: Job) -> NoiseFigures:
         """The noise figures. Where they are measured first, no process of the candidate runs meanwhile."""

@@ -369,11 +369,11 @@ def _in_quads(
 
 
 def _again(pair: Pair, kept: Sequence[tuple[Window, Window]]) -> bool:
-    """Whether quads of recorded calls go on beyond those that the tier asks for; see :func:`disturbed`."""
-    if not pair.recorded or len(kept) >= 2 * MOST_DISTURBED:
+    """Whether quads go on beyond those that the tier asks for; see :func:`disturbed`."""
+    if len(kept) >= 2 * MOST_DISTURBED:
         return False
     events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
-    return disturbed(clocked - np.median(clocked[:, 1] - events[:, 1]), events)
+    return disturbed(clocked - np.median(clocked[:, 1] - events[:, 1]), events if pair.recorded else None)
 
 
 def _split(

@@ -128,7 +128,7 @@ FEW = 3
 """From so many quads on, their own scatter may speak for itself, and their median counts."""
 
 MOST_DISTURBED = 5
-"""Quads of recorded calls at most, where those that the tier asks for seem to have been disturbed."""
+"""Quads at most, where those that the tier asks for seem to have been disturbed."""
 
 _CLOCK_SCATTER_NS = 2e4
 """By how much windows of recorded calls scatter by the judge's clock on an idle H200 at most, as a rule (7 to 20 us,
@@ -136,6 +136,9 @@ _CLOCK_SCATTER_NS = 2e4
 
 _EVENT_SCATTER = 0.01
 """Quads of recorded calls usually agree better than this (log ratio) by events: within 0.2 % on an H200."""
+
+_CALL_SCATTER = 0.1
+"""Quads of other calls usually agree better than this: within 3 to 8 % on two idle virtual processors."""
 
 KNOWN = 4
 """The machine's noise figures count as so many sessions of A/A in a verdict, unless that refutes them."""
@@ -398,21 +401,27 @@ def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -
     yield Error(variance=sum(_of_centre(of_quad, n) for n in numbers) / count**2, freedom=2 * sum(numbers))
 
 
-def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray) -> bool:
-    """Whether quads are too far apart by events, or the judge's clock does not bear their events out: something else on
-    the machine may have made one window long.
+def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray | None = None) -> bool:
+    """Whether quads are too far apart, or the judge's clock does not bear out their events: something else on the
+    machine may have made one window long.
 
     Args:
-        clock_ns, event_ns: what the calls of a window took, shape (windows, 2): the candidate's, the baseline's.
+        clock_ns, event_ns: what the calls of a window took, shape (windows, 2): the candidate's, the baseline's. Of
+            recorded calls by events, of others by the clock alone.
     """
+    by_clock = _quads_of(clock_ns)
+    if event_ns is None:
+        return len(by_clock) > 1 and bool(by_clock.std(ddof=1) > _CALL_SCATTER)
     if not (event_ns > 0).all():
         return False
-    by_clock, by_events = (
-        np.log(np.maximum(of, 1.0)).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5) for of in (clock_ns, event_ns)
-    )
-    centre = np.median if len(by_events) >= FEW else np.mean
+    by_events, centre = _quads_of(event_ns), np.median if len(by_clock) >= FEW else np.mean
     apart_ns = abs(centre(by_clock) - centre(by_events)) * event_ns.min(axis=1).mean()
     return bool(apart_ns > _CLOCK_SCATTER_NS or by_events.std(ddof=1) > _EVENT_SCATTER)
+
+
+def _quads_of(times_ns: np.ndarray) -> np.ndarray:
+    ratios: np.ndarray = np.log(np.maximum(times_ns, 1.0)).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5)
+    return ratios
 
 
 def resolution(samples: Samples) -> float:
