@@ -22,12 +22,15 @@ pytestmark = [
 ]
 
 
-def test_a_precise_verdict_tells_joules(new_cache: Callable[[], Path], tmp_path: Path) -> None:
+def test_a_precise_verdict_tells_joules(
+    new_cache: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Power lies between an idle card's and the most that any card draws; a call's energy is power times its time."""
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     with Judge("cuda", new_cache()) as judge:
-        judge._noise["precise"] = NoiseFigures(call=(Noise(spread=0.0, between=0.0),) * len(CLASSES_NS), device=())
+        none = NoiseFigures(call=(Noise(spread=0.0, between=0.0),) * len(CLASSES_NS), device=())
+        monkeypatch.setattr(judge, "noise", lambda *_: none)
         read_s = timeit.timeit(judge.device.energy_mj, number=40) / 40
         print(f"NVML's counter is read in {read_s * 1e3:.2f} ms")
         verdict = check(
