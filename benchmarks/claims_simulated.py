@@ -22,15 +22,8 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
-from kerneleval.judge.timing.statistics import (
-    MOST_DISTURBED,
-    TIERS,
-    Effort,
-    Noise,
-    disturbed,
-    effort_for,
-    timings_of,
-)
+from kerneleval.judge.timing.effort import TIERS, Effort, effort_for
+from kerneleval.judge.timing.statistics import MOST_DISTURBED, Noise, disturbed, timings_of
 from kerneleval.judge.timing.timer import _RECORDED_BETWEEN, _RECORDED_FARTHEST, _noise
 from kerneleval.records import Protocol, Samples, Timing
 from kerneleval.records.outcomes import TimeKind

@@ -17,7 +17,8 @@ from typing import Any
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.statistics import TIERS, Noise
+from kerneleval.judge.timing.effort import TIERS
+from kerneleval.judge.timing.statistics import Noise
 from kerneleval.judge.timing.timer import CLASSES_NS, NoiseFigures
 from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task

@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect, elsewhere, every, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.statistics import TIERS
+from kerneleval.judge.timing.effort import TIERS
 from kerneleval.languages.common import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]

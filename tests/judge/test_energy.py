@@ -141,7 +141,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
 
     from kerneleval.devices import cpu
     from kerneleval.judge import Judge
-    from kerneleval.judge.timing.statistics import TIERS
+    from kerneleval.judge.timing.effort import TIERS
     from kerneleval.pipeline import check
 
     class Watts:

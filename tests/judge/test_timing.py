@@ -21,8 +21,9 @@ from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock, timer
+from kerneleval.judge.timing.effort import TIERS, effort_for
 from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
-from kerneleval.judge.timing.statistics import TIERS, Noise, effort_for
+from kerneleval.judge.timing.statistics import Noise
 from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.protocol import CallMode, Runner, Window, output_views

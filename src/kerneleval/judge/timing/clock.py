@@ -2,7 +2,7 @@
 
 Each pair of windows meets contents that neither worker has seen: the buffer is refreshed between pairs, and both
 workers of a pair get the same buffer, so the trusted baseline's outputs are the expectation for the candidate's. How
-many windows there are, and what the samples mean, says ``statistics.py``; ``timer.py`` calls this.
+many windows there are says ``effort.py``, what the samples mean ``statistics.py``; ``timer.py`` calls this.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.devices.common.call_graph import NotRecordedError
 from kerneleval.judge.oracle.expectation import TimedBounds
+from kerneleval.judge.timing.effort import Effort, beside_others, effort_for
 from kerneleval.judge.timing.energy import energy_in_windows
 from kerneleval.judge.timing.pair import (
     Arbiter,
@@ -31,7 +32,7 @@ from kerneleval.judge.timing.pair import (
     timed_call,
     verify,
 )
-from kerneleval.judge.timing.statistics import MOST_DISTURBED, Effort, beside_others, disturbed, effort_for
+from kerneleval.judge.timing.statistics import MOST_DISTURBED, disturbed
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views

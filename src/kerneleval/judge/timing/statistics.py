@@ -1,4 +1,4 @@
-"""How much a tier measures, and what is claimed from the samples: speedup, interval, claim. See ``docs/timing.md``.
+"""What is claimed from the samples of timed windows: speedup, interval, claim. See ``docs/timing.md``.
 
 Pure functions; nothing here touches a clock: ``clock.py`` does. The noise floor comes from ``timer.py``.
 """
@@ -12,111 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kerneleval.devices import Device
-from kerneleval.records import Protocol, Samples, Timing
+from kerneleval.records import Samples, Timing
 from kerneleval.records.outcomes import TOLD_APART, Claim, TimeKind
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How much measuring a tier does; the standard one where nothing else is said."""
-
-    window_ns: float = 8e6
-    min_quads: int = 4
-    """Quads that every cell gets in a session."""
-    max_quads: int = 16
-    """Quads after which a session ends, however far its quads scatter."""
-    half_width: float = 0.01
-    """A session ends when the half width (log ratio) of its own interval is below this."""
-    max_seconds: float = 1.0
-    """A session of a cell ends after this much wall time."""
-    max_calls: int = 512
-    warm_windows: int = 4
-    sessions: int = 2
-    """Fresh process pairs."""
-    energy_s: float = 0.0
-    """Seconds for which energy is counted on each side, where the device counts it; 0: none is."""
-    device_window_ns: float = 4e6
-    """Length of the windows of recorded calls."""
-    device_quads: int = 4
-    """Their quads in a session, at least."""
-    device_calls: int = 1024
-    patience: int = 1
-    """Factor of quads and wall time for calls of 100 us and more, whose ratio should be within 1 %."""
-    one_split_in: int = 4
-    """One window in so many is a split one, by chance, beside those that are for certain."""
-
-    @property
-    def recorded(self) -> Effort:
-        """That for windows of recorded calls."""
-        least = max(self.min_quads, self.device_quads)
-        return replace(
-            self,
-            window_ns=self.device_window_ns,
-            min_quads=least,
-            max_quads=max(self.max_quads, least),
-            max_calls=self.device_calls,
-        )
-
-
-TIERS: dict[str, Effort] = {
-    "quick": Effort(
-        window_ns=1e6,
-        min_quads=1,
-        max_quads=1,
-        half_width=0.0,
-        max_calls=64,
-        warm_windows=0,
-        sessions=1,
-        device_window_ns=2e6,
-        device_quads=2,
-        device_calls=256,
-        one_split_in=3,
-    ),
-    "standard": Effort(patience=4),
-    "precise": Effort(
-        window_ns=20e6,
-        min_quads=5,
-        max_quads=30,
-        max_seconds=6.0,
-        max_calls=1024,
-        device_window_ns=8e6,
-        device_calls=2048,
-        warm_windows=20,
-        sessions=3,
-        energy_s=2.0,
-    ),
-}
-
-_HOST_CALLS = 512
-"""Calls in one window at most where waking a worker costs a large part of a millisecond."""
-
-_HOST_QUADS = 2
-"""Quads at least there: a single one says nothing of its own scatter."""
-
-
-def effort_for(protocol: Protocol, device: Device) -> Effort:
-    """The tier's effort; where waking a worker costs a large part of a millisecond, windows are longer and more."""
-    effort = TIERS[protocol.tier]
-    if not device.least_window_ns:
-        return effort
-    return replace(
-        effort,
-        window_ns=max(effort.window_ns, device.least_window_ns),
-        max_calls=max(effort.max_calls, _HOST_CALLS),
-        min_quads=max(effort.min_quads, _HOST_QUADS),
-        max_quads=max(effort.max_quads, _HOST_QUADS),
-        patience=1,  # there most calls take that long
-    )
-
-
-def beside_others(effort: Effort) -> Effort:
-    """The effort where other judges use the hardware: the noise of an idle machine says little then, so there are
-    enough quads for their own scatter to count.
-    """
-    least = max(effort.min_quads, FEW)
-    return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
-
 
 _LARGEST_EQUAL = 0.1
 """A machine noisier than this cannot show that two times are equal."""

@@ -26,9 +26,10 @@ from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase, Calls
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
+from kerneleval.judge.timing.effort import effort_for
 from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import check_limit, reached
-from kerneleval.judge.timing.statistics import Noise, effort_for, pair_log_ratios, timings_of
+from kerneleval.judge.timing.statistics import Noise, pair_log_ratios, timings_of
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, dense
 from kerneleval.judge.windows.locks import device_lock
 from kerneleval.judge.windows.modules import reveal_weights
