@@ -194,8 +194,9 @@ def same_as_its_text(name):
     namespace = {}
     exec(reference_source(task), namespace)
     got = results(namespace["reference"], arguments)
-    return len(got) == len(want) and all(
-        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(got, want, strict=True)
+    return len(got) == len(want) and all(  # where memory lies decides the last bits of a factorisation (lstsq)
+        a.shape == b.shape and torch.allclose(a.nan_to_num(), b.nan_to_num(), rtol=1e-3, atol=1e-6)
+        for a, b in zip(got, want, strict=True)
     )
 
 
