@@ -6,9 +6,11 @@ the right ones against the baseline, runs the honesty checks and puts the verdic
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -82,7 +84,7 @@ class Judge:
         self._can = self.device.capabilities()
         self.pool = WorkerPool(self.device, self.machine, cache_dir, worker_memory_bytes)
         self._baselines = Baselines(self.pool)
-        self._uses = Uses()
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -93,8 +95,13 @@ class Judge:
     def close(self) -> None:
         """End every process and remove every temporary file."""
         self._baselines.close()
-        self._uses.close()
+        self._opened.close()
         self.pool.close()
+
+    @functools.cached_property
+    def _uses(self) -> Uses:
+        """Reads compiled code; made for the first candidate that has some of its own."""
+        return self._opened.enter_context(closing(Uses()))
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
@@ -267,12 +274,14 @@ class Judge:
                     findings += checks.run_all(calls, tuple(outcomes), outcomes, without_worker=True)
                     return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, Conditions())
         outcomes |= judge.missing_gradients(outcomes)
-        uses = self._uses.begin(loaded)
+        native = loaded.candidate.language != "torch"  # then it may have compiled code of its own
+        begun = self._uses.begin(loaded) if native else None
         findings += [*judge.native_failures(outcomes), *judge.weak]
         findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay.line_of)
         findings += checks.run_all(calls, tuple(outcomes), outcomes)
         tracked = checks.tracked(findings)
-        findings += self._uses.end(loaded, uses, tuple(tracked.launches) if tracked else ())
+        if native:
+            findings += self._uses.end(loaded, begun, tuple(tracked.launches) if tracked else ())
         conditions = Conditions()
         if job.protocol.timed and first_failure(outcomes.values()) is None and not barred(findings, job.protocol):
             if loaded.candidate.language == "triton" and self.device.name == "cpu":

@@ -103,7 +103,7 @@ class Uses:
         """
         if begun is None:
             language = loaded.candidate.language
-            if launched and language not in ("torch", "triton"):  # on the CPU Triton is interpreted
+            if launched and language != "triton":  # on the CPU Triton is interpreted
                 yield finding(UsesEvidence(kernels=(), why=f"what the compiler of {language} makes is not looked at"))
             return
         try:
