@@ -12,7 +12,7 @@ import pytest
 from kerneleval.judge.judge import _without_device_time
 from kerneleval.judge.timing.statistics import ClockScatter, Noise, forgeable, scatter_of, timings_of
 from kerneleval.judge.verdicts import _summary
-from kerneleval.records import CellResult, Failed, Machine, Passed, Protocol, Samples, Timing, Trust, Verdict
+from kerneleval.records import CellResult, Failed, Machine, Passed, Protocol, Samples, Timing, Trust, Verdict, pooled
 from kerneleval.scores.common.rewards import of_verdict
 
 from .conftest import case_of
@@ -97,7 +97,7 @@ def test_a_margin_of_two_percent_is_a_part_of_the_interval() -> None:
     long, short = timed(measured(3, call_ns=4 * CALL_NS)), timed(measured(3, call_ns=CALL_NS / 2))
     assert 0.0 < long.margin < 0.02 and long.high / long.low < 1.02
     assert short.margin > 0.02 and short.high / short.low > (1 + short.margin) ** 2
-    assert short.own_half_width == pytest.approx(long.own_half_width, rel=0.5)
+    assert pooled([short]).own_half == pytest.approx(pooled([long]).own_half, rel=0.5)
 
 
 FORGERIES = {

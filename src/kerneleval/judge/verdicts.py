@@ -35,6 +35,7 @@ from kerneleval.records import (
     Trust,
     UsageError,
     Verdict,
+    pooled,
 )
 from kerneleval.records.outcomes import TOLD_APART
 
@@ -227,24 +228,17 @@ def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
         return None
     direction = next(one for one in DIRECTIONS if one in dict(timed))
     timings = [timing for one, timing in timed if one == direction]
-    n = len(timings)
-    centre = sum(math.log(t.speedup) for t in timings) / n
-    # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
-    margin = sum(math.log1p(t.margin) for t in timings) / n
-    halves = [t.own_half_width for t in timings]
-    half = math.hypot(*halves) / n
-    surer = math.hypot(*(half * sure(t.freedom) for half, t in zip(halves, timings, strict=True))) / n
-    noise_floor = sum(t.noise for t in timings) / n
-    claim = claim_of(half, surer, centre, noise_floor, margin)
-    half += margin if margin >= TOLD_APART else 0.0
-    value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+    mean = pooled(timings)
+    surer = math.hypot(*(h * sure(t.freedom) for h, t in zip(mean.halves, timings, strict=True))) / len(timings)
+    claim = claim_of(mean.own_half, surer, mean.centre, mean.noise, mean.margin)
+    half = mean.half if mean.margin >= TOLD_APART else mean.own_half
     kinds = {t.time for t in timings}
     return SpeedupSummary(
-        value=value,
-        low=low,
-        high=high,
+        value=math.exp(mean.centre),
+        low=math.exp(mean.centre - half),
+        high=math.exp(mean.centre + half),
         claim=claim,
-        cells=n,
+        cells=len(timings),
         direction=direction,
         time=kinds.pop() if len(kinds) == 1 else "mixed",
     )

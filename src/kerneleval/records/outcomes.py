@@ -114,14 +114,6 @@ class Timing:
     """Why there is no device time, where the device can record calls; empty: there is, or it cannot."""
 
     @property
-    def own_half_width(self) -> float:
-        """Half the 95 % interval of the log speedup without what could be forged, which has one sign in every cell and
-        is no scatter.
-        """
-        margin = math.log1p(self.margin)
-        return math.log(self.high / self.low) / 2 - (margin if margin >= TOLD_APART else 0.0)
-
-    @property
     def medians_ns(self) -> tuple[float, float]:
         """Median times of a call of candidate and baseline on which the speedup rests, by events or by the judge's
         clock; NaN: none are kept.

@@ -7,12 +7,22 @@ and check, so verdicts of the past have their layers too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kerneleval.records.cells import Machine, Origin, Protocol
-from kerneleval.records.outcomes import Claim, Failed, Finding, Ghost, Outcome, Passed, TrackEvidence
+from kerneleval.records.outcomes import (
+    TOLD_APART,
+    Claim,
+    Failed,
+    Finding,
+    Ghost,
+    Outcome,
+    Passed,
+    Timing,
+    TrackEvidence,
+)
 from kerneleval.records.plain import OPTIONAL
 from kerneleval.records.tasks import Case
 from kerneleval.records.vocabulary import Direction
@@ -23,6 +33,7 @@ __all__ = [
     "Conditions",
     "Event",
     "OnEvent",
+    "Pooled",
     "Result",
     "Score",
     "SpeedupSummary",
@@ -33,6 +44,7 @@ __all__ = [
     "layer_of_finding",
     "layers_of",
     "own_sizes_only",
+    "pooled",
     "tell",
 ]
 
@@ -72,6 +84,46 @@ class SpeedupSummary:
     """``backward`` only where no forward cell was timed."""
     time: Literal["call", "device", "mixed"] = field(default="call", metadata=OPTIONAL)
     """Which time of a call the cells' speedups are of; ``mixed``: some have no device time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """The geometric mean of the speedups of some cells, in logarithms. The cells are a fixed set: only their errors of
+    measurement, independent of one another, make the mean uncertain.
+    """
+
+    centre: float
+    halves: tuple[float, ...]
+    """Half of each cell's 95 % interval without what could be forged, which has one sign in every cell and is no
+    scatter."""
+    own_half: float
+    """The same of the mean."""
+    margin: float
+    """How far a candidate could have forged the mean."""
+    noise: float
+    """Mean noise floor, as a ratio minus 1."""
+
+    @property
+    def half(self) -> float:
+        """Half the 95 % interval with what could be forged."""
+        return self.own_half + self.margin
+
+
+def pooled(timings: Sequence[Timing]) -> Pooled:
+    """The mean of timings, of which there is one at least; each has an interval."""
+    n = len(timings)
+    margins = [math.log1p(t.margin) for t in timings]
+    halves = tuple(
+        math.log(t.high / t.low) / 2 - (margin if margin >= TOLD_APART else 0.0)
+        for t, margin in zip(timings, margins, strict=True)
+    )
+    return Pooled(
+        centre=sum(math.log(t.speedup) for t in timings) / n,
+        halves=halves,
+        own_half=math.hypot(*halves) / n,
+        margin=sum(margins) / n,
+        noise=sum(t.noise for t in timings) / n,
+    )
 
 
 Reading = Mapping[str, Any]

@@ -6,9 +6,9 @@ import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
+from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError, pooled
 from kerneleval.scores.common.intervals import Z, log_error
 from kerneleval.scores.common.registry import Setting
 from kerneleval.scores.common.rules import one_rule, timed_by
@@ -106,24 +106,6 @@ def _student(freedom: float) -> float:
     return Z if math.isinf(freedom) else float(special.stdtrit(freedom, 0.975))
 
 
-class Pooled(NamedTuple):
-    """The geometric mean of some speedups."""
-
-    centre: float
-    """Its logarithm."""
-    half: float
-    """Half the 95 % interval of that."""
-    noise: float
-    """Mean noise floor, as a ratio minus 1."""
-
-
-def pooled(timings: Sequence[Timing]) -> Pooled:
-    """The geometric mean of the speedups; the timings are independent, and have intervals."""
-    n = len(timings)
-    half = math.hypot(*(t.own_half_width for t in timings)) / n + sum(math.log1p(t.margin) for t in timings) / n
-    return Pooled(sum(math.log(t.speedup) for t in timings) / n, half, sum(t.noise for t in timings) / n)
-
-
 def beyond_noise(timings: Sequence[Timing]) -> int:
     """1: together faster than the baseline, -1: slower, 0: neither beyond doubt. The geometric mean of the speedups
     must have an interval that excludes 1, and be further from 1 than the noise floor.
@@ -131,10 +113,10 @@ def beyond_noise(timings: Sequence[Timing]) -> int:
     timed = [t for t in timings if t.speedup > 0 and t.low > 0]
     if not timed:
         return 0
-    centre, half, noise = pooled(timed)
-    if abs(centre) <= max(half, math.log1p(noise)):
+    mean = pooled(timed)
+    if abs(mean.centre) <= max(mean.half, math.log1p(mean.noise)):
         return 0
-    return 1 if centre > 0 else -1
+    return 1 if mean.centre > 0 else -1
 
 
 def unsupported(result: Result) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from kerneleval.records import Failed, Passed, Timing, Verdict
-from kerneleval.scores.common.cells import Pooled, by_key, pooled
+from kerneleval.records import Failed, Passed, Pooled, Timing, Verdict, pooled
+from kerneleval.scores.common.cells import by_key
 from kerneleval.scores.common.rules import rule_of
 
 KINDS = ("passed->failed", "failed->passed", "cells", "reason", "track", "speedup")
