@@ -317,7 +317,7 @@ class Bounds:
     length: int
     """Terms summed into one element."""
     bias: float
-    """Bound on the mean error of a half type, without what chance adds (``bias.py``); infinite: it is not judged."""
+    """Bound on the mean error of a half type, without what chance adds; infinite: it is not judged."""
     common: float
     """Standard error of that mean where the terms of each sum share a rounding error."""
 
