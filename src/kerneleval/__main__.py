@@ -16,14 +16,14 @@ def main() -> int:
 
     os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))  # before PyTorch loads OpenMP
     try:
-        from kerneleval import cli
+        from kerneleval.cli import main as command
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
         package = error.name.replace("_", "-")
         sys.stderr.write(f"error: the command line needs {package}; install it: pip install {package}\n")
         return 2
-    return cli.main()
+    return command()
 
 
 if __name__ == "__main__":

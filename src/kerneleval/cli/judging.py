@@ -35,10 +35,10 @@ from kerneleval.records import AuditSpec, CandidateSpec, RunSpec, UsageError, as
 def check(file: FileArgument, task: TaskOption, fields: Fields, as_json: Json = False) -> int:
     """Judge one candidate on one task."""
     spec, protocol = asked(CandidateSpec, {**fields, "source": file, "task": task})
-    from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
+    from kerneleval.pipeline import check_candidate  # after the options: a bad one is named without waiting for torch
 
     with progress(lines=False) as on_event:
-        verdict = pipeline.check_candidate(spec, protocol, on_event=on_event)
+        verdict = check_candidate(spec, protocol, on_event=on_event)
     from kerneleval.reports import json, verdict_view
 
     show(json.verdict_document(verdict) if as_json else verdict, as_json, verdict_view.render_verdict)

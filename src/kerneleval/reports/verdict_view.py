@@ -25,7 +25,6 @@ from kerneleval.records import (
 )
 from kerneleval.reports.tables import add_columns, fits
 from kerneleval.reports.text import duration, figure, number, plural, safe, times
-from kerneleval.scores.common.cells import by_key
 
 STYLES = {"faster": "green", "slower": "red", "equal": "", "inconclusive": "dim"}
 LEVELS = {"info": "dim", "warn": "yellow", "fail": "bold red"}
@@ -122,12 +121,13 @@ def _counts(verdict: Verdict) -> str:
 
 def _groups(cells: Sequence[CellResult]) -> dict[tuple[str, str, str, str], list[CellResult]]:
     """Cells by direction, shape category, dims and dtype."""
-    groups: dict[tuple[str, str, str, str], list[CellResult]] = by_key(
-        ((c.case.direction, c.case.shape_category, " ".join(f"{n}={v}" for n, v in c.case.dims), c.case.dtype), c)
-        for c in cells
-    )
     order = {name: i for i, name in enumerate(SHAPE_CATEGORIES)}
-    return dict(sorted(groups.items(), key=lambda item: (item[0][0] != "forward", order.get(item[0][1], 99))))
+    groups: dict[tuple[str, str, str, str], list[CellResult]] = {}
+    for cell in sorted(cells, key=lambda c: (c.case.direction != "forward", order.get(c.case.shape_category, 99))):
+        case = cell.case
+        dims = " ".join(f"{n}={v}" for n, v in case.dims)
+        groups.setdefault((case.direction, case.shape_category, dims, case.dtype), []).append(cell)
+    return groups
 
 
 def _timings(cells: Sequence[CellResult]) -> list[Timing]:
