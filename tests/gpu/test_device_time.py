@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from kerneleval import tasks
 from kerneleval.judge import Judge
@@ -111,3 +112,14 @@ def test_what_is_compiled_in_parts_passes_and_has_a_device_time() -> None:
     verdict = _checked(source, "softmax", directions=("forward",))
     assert verdict.verdict == "passed", verdict.message
     assert all(timing.time == "device" for timing in _timings(verdict))
+
+
+def test_memory_of_recordings_is_used_again() -> None:
+    task, protocol = tasks.find("gelu"), _protocol(categories=("medium", "large"))
+    free = []
+    with Judge("cuda") as judge:
+        for _ in range(5):
+            judge.check(baseline_candidate(task, protocol), task, protocol, trusted=True)
+            torch.cuda.empty_cache()  # what the judge itself keeps at hand is no part of this
+            free.append(torch.cuda.mem_get_info()[0])
+    assert free[4] > free[1] - (1 << 30)
