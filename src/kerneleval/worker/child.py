@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Recorded:
     graph: CallGraph
     results: list[list[Any]]
     """Outputs of each call: a launch fills them anew."""
+    sources: list[list[Any]]
+    """The same, as they are copied when they are collected."""
 
 
 class Worker:
@@ -67,11 +69,12 @@ class Worker:
         self.loaded: languages.Loaded | None = None
         self.calls: list[PreparedCall] = []
         self.calling: Calling | None = None
-        self.direction = "forward"
+        self.direction, self.uniform = "forward", False
         self.weights: list[Any] = []
         self.results: list[list[Any]] = []
         self.recorded: Recorded | None = None
         self.launched = False  # whether the results are those of recorded calls
+        self.slots: dict[tuple[int, ...], list[Any]] = {}  # of uniform calls: views of outputs' places, by offsets
         self.graphs: list[Any] = []  # of calls whose gradients come next
         self.spent: list[Any] = []  # graphs that are let go when no clock runs
         self.kept: list[tuple[PreparedCall, list[Any]]] = []
@@ -260,7 +263,7 @@ class Worker:
         """Describe the calls of the coming windows."""
         _allow_many_shapes()
         self._forget_recorded()
-        self.results = []
+        self.results, self.slots = [], {}
         self.plain_calls = [
             _later(plain, number * message["step"]) for plain in message["calls"] for number in range(message["times"])
         ]
@@ -268,7 +271,7 @@ class Worker:
         self.weights = [
             c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
         ]
-        self.direction = message["direction"]
+        self.direction, self.uniform = message["direction"], message["times"] > 1
         self.input_bytes = message["input_bytes"]
         return {"op": "prepared"}
 
@@ -295,7 +298,9 @@ class Worker:
         wrong = next(filter(None, map(self._malformed, self.calls, results)), None)
         if wrong is not None:
             return {"op": "recorded", "refused": f"recorded, {wrong['got']}, not {wrong['want']}"}
-        self.recorded = Recorded(forward=forward, graph=graph, results=results)
+        assert self.observing is not None
+        sources = [[self.observing.detach(output) for output in of_call] for of_call in results]
+        self.recorded = Recorded(forward=forward, graph=graph, results=results, sources=sources)
         return {"op": "recorded", "refused": ""}
 
     def _forget_recorded(self) -> None:
@@ -362,8 +367,12 @@ class Worker:
     def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the outputs of calls that were made to the places that the judge named just now."""
         start, stop = message["calls"]
-        made = self.calls[start:stop], self.results[start:stop]
-        wrong = self._deliver(*made, message["places"], start, known_form=self.launched)
+        calls, places, wrong = self.calls[start:stop], message["places"], None
+        if self.launched and self.recorded is not None:
+            of = (call.outputs for call in calls)
+            self._copy_out(zip(self.recorded.sources[start:stop], of, places, strict=True), uniform=True)
+        else:
+            wrong = self._deliver(calls, self.results[start:stop], places, start, uniform=self.uniform)
         wrong = wrong or next(filter(None, (self.calls[index].changed() for index in message["look"])), None)
         if message["keep"] >= 0:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
@@ -389,37 +398,59 @@ class Worker:
         self,
         calls: Sequence[PreparedCall],
         results: Sequence[list[Any]],
-        every_place: Sequence[Sequence[int]],
+        places: Sequence[Sequence[int]],
         first: int = 0,
         *,
-        known_form: bool = False,
+        uniform: bool = False,
     ) -> dict[str, Any] | None:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
         ``first``: number of the first of these calls.
         """
+        assert self.observing is not None
+        detach = self.observing.detach
+        fit: list[tuple[list[Any], Any, Sequence[int]]] = []
+        wrong: dict[str, Any] | None = None
+        for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
+            if problem := self._malformed(call, outputs):
+                wrong = wrong or {"call": index, **problem}
+            else:
+                fit.append(([detach(output) for output in outputs], call.outputs, at))
+        self._copy_out(fit, uniform=uniform)
+        return wrong
+
+    def _copy_out(self, made: Iterable[tuple[Sequence[Any], Sequence[Any], Sequence[int]]], *, uniform: bool) -> None:
+        """Copy the outputs of calls, whose specifications are given, to these places of each. ``uniform``: all are
+        prepared calls of one layout, whose places come again.
+        """
         import torch
 
         assert self.observing is not None
-        detach, copy, lay = self.observing.detach, self.observing.foreach_copy, self.observing.as_strided
         targets, sources = [], []
-        wrong: dict[str, Any] | None = None
-        arenas: dict[Any, Any] = {}  # by dtype: with views of one tensor an output takes 14 us, not 20 (CPU)
-        for index, (call, outputs, places) in enumerate(zip(calls, results, every_place, strict=True), first):
-            if not known_form and (problem := self._malformed(call, outputs)):
-                wrong = wrong or {"call": index, **problem}
-                continue
-            for output, spec, place in zip(outputs, call.outputs, places, strict=True):
-                if output.numel():
-                    if output.dtype not in arenas:
-                        arenas[output.dtype] = self.arenas["out"].bytes.view(output.dtype)
-                    strides, start = devices.contiguous_strides(spec.shape), place // output.element_size()
-                    targets.append(lay(arenas[output.dtype], spec.shape, strides, start))
-                    sources.append(detach(output))
+        for outputs, specs, places in made:
+            views = self.slots.get(tuple(places)) if uniform else None
+            if views is None:
+                views = [self._slot(spec, place) for spec, place in zip(specs, places, strict=True)]
+                if uniform:
+                    self.slots[tuple(places)] = views
+            for view, output in zip(views, outputs, strict=True):
+                if view is not None:
+                    targets.append(view)
+                    sources.append(output)
         if targets:
             with torch.no_grad():
-                copy(targets, sources)
+                self.observing.foreach_copy(targets, sources)
         self.device.synchronize()
-        return wrong
+
+    def _slot(self, spec: languages.OutputSpec, place: int) -> Any:
+        """View of the place of an output in shared memory; None: it is empty."""
+        import torch
+
+        assert self.observing is not None
+        if 0 in spec.shape:
+            return None
+        dtype, strides = getattr(torch, spec.dtype), devices.contiguous_strides(spec.shape)
+        memory = self.arenas["out"].bytes.view(dtype)
+        return self.observing.as_strided(memory, spec.shape, strides, place // dtype.itemsize)
 
     def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Watch the coming windows: count launches and, with ``record``, ATen operators; or make own kernels no-ops.

@@ -63,7 +63,7 @@ TIERS: dict[str, Effort] = {
         device_window_ns=2e6,
         device_quads=2,
         device_calls=256,
-        one_split_in=3,
+        one_split_in=5,
     ),
     "standard": Effort(patience=4),
     "precise": Effort(

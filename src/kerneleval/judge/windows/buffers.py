@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import random
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -209,7 +210,7 @@ class WindowLayout:
         """Output offsets, shuffled among calls of equal layout: which call goes where is secret until collection."""
         order = list(range(len(self.calls)))
         if self.uniform:
-            secrets.SystemRandom().shuffle(order)
+            random.Random(new_secret()).shuffle(order)  # SystemRandom takes four times as long for 256 calls
         return [self.output_offsets[i] for i in order]
 
 

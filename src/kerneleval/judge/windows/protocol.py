@@ -240,9 +240,7 @@ class Runner:
         mutated, wrong = late.mutated, _claimed_wrong(late.answer.get("wrong"))
         if early is not None:
             mutated, wrong = mutated or early.mutated, _claimed_wrong(early.answer.get("wrong")) or wrong
-            for call in range(first):
-                stop = offsets[call][0] + layout.calls[call].output_bytes
-                late.outputs[offsets[call][0] : stop] = early.outputs[offsets[call][0] : stop]
+            _take_calls(late.outputs, early.outputs, layout, offsets[:first])
         if check_mutation and layout.input_bytes and staged:
             mutated = self._mutated_there(buffer, first, timeout_s)
         return Window(
@@ -390,6 +388,21 @@ class Runner:
     def still(self) -> AbstractContextManager[None]:
         """The worker is paused in this block, on devices where that stops its work."""
         return self.worker.paused() if self.device.pauses else nullcontext()
+
+
+def _take_calls(
+    into: torch.Tensor, outputs: torch.Tensor, layout: WindowLayout, places: Sequence[Sequence[int]]
+) -> None:
+    """Copy the outputs of the calls that lie at these places from one snapshot into another."""
+    size = layout.calls[0].output_bytes
+    if layout.uniform and size:
+        rows = torch.tensor([place[0] // size for place in places], device=into.device)
+        count = len(layout.calls)
+        into[: count * size].view(count, size)[rows] = outputs[: count * size].view(count, size)[rows]
+        return
+    for call, place in enumerate(places):
+        part = slice(place[0], place[0] + layout.calls[call].output_bytes) if place else slice(0)
+        into[part] = outputs[part]
 
 
 def output_views(window: Window, layout: WindowLayout, call: int) -> tuple[torch.Tensor, ...]:
