@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
-from kerneleval.judge.timing.effort import TIERS, Effort, effort_for
+from kerneleval.judge.timing.effort import HOST_TIERS, TIERS, Effort
 from kerneleval.judge.timing.statistics import MOST_DISTURBED, Noise, disturbed, timings_of
 from kerneleval.judge.timing.timer import _RECORDED_BETWEEN, _RECORDED_FARTHEST, _noise
-from kerneleval.records import Protocol, Samples, Timing
+from kerneleval.records import Samples, Timing
 from kerneleval.records.outcomes import TimeKind
 
 Floats = NDArray[np.float64]
@@ -230,7 +230,7 @@ def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth:
 def row(scene: Scene, tier: str, cells: int, together: int, seed: int, kind: TimeKind) -> tuple[str, ...]:
     """What comes of so many cells of a scene, of which so many are judged ``together`` in a verdict."""
     generator = np.random.default_rng(seed)
-    effort = TIERS[tier].recorded if kind == "device" else effort_for(Protocol(tier=tier), devices.find("cpu"))
+    effort = TIERS[tier].recorded if kind == "device" else HOST_TIERS[tier]
 
     def at(truth: float) -> list[Timing]:
         cells = [(sampled(generator, scene, effort, truth, kind), noise) for _ in range(together)]

@@ -11,6 +11,7 @@ from kerneleval import pipeline
 from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing import clock
+from kerneleval.judge.timing.effort import HOST_TIERS
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.protocol import CallMode, Cut, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
@@ -103,7 +104,7 @@ def test_the_baseline_is_timed_as_the_candidate_is(
 def test_graphs_take_room(judge: Judge) -> None:
     a_hundredth = judge.device.memory_budget_bytes() // 2 // 400
     call = CallLayout(args=(dense((a_hundredth,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
-    effort = clock.effort_for(Protocol(tier="quick"), judge.device)
+    effort = HOST_TIERS["quick"]
 
     def most(alone: bool, peak_bytes: int | None = None) -> int:
         bounds = TimedBounds(relative_rms=1e-6, worst=1e-5)

@@ -21,7 +21,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock, timer
-from kerneleval.judge.timing.effort import TIERS, effort_for
+from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import Noise
 from kerneleval.judge.timing.timer import _check_by_oracle
@@ -137,8 +137,7 @@ def test_whether_a_window_is_split_does_not_depend_on_those_before(monkeypatch, 
     """Else a candidate merges calls as soon as it has seen the last one."""
     pair, left = Mock(), list(drawn)
     monkeypatch.setattr(clock.secrets, "randbelow", lambda _: left.pop(0))
-    effort = clock.effort_for(Protocol(tier="quick"), devices.find("cpu"))
-    clock._split(pair, Mock(), Mock(), effort, certain=certain, candidate_first=True)
+    clock._split(pair, Mock(), Mock(), HOST_TIERS["quick"], certain=certain, candidate_first=True)
     assert (pair.cut.call_count, left) == (split, [])
 
 
@@ -460,7 +459,7 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
 def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
     """Attentions of a dozen launches were 6 % off themselves where launches scatter."""
     effort = replace(TIERS["standard"], max_quads=4, patience=3)
-    monkeypatch.setattr(clock, "effort_for", lambda *_: effort)
+    monkeypatch.setitem(HOST_TIERS, "standard", effort)
     monkeypatch.setattr(clock, "verify", lambda *_: None)
     monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     run = _measured(_Unsteady(call_ns), _Unsteady(call_ns), tier="standard")
@@ -519,8 +518,7 @@ def test_one_slow_window_is_not_taken_for_a_full_one(slow, monkeypatch):
     monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     sides = [_HeldUp(1e4, 4e7 if slow in (side, 2) else 0.0) for side in (0, 1)]
     run = _measured(*sides, tier="quick")
-    effort = effort_for(Protocol(tier="quick"), devices.find("cpu"))
-    assert 1e4 * (30 + run.samples.calls) >= clock._SHORT * effort.window_ns
+    assert 1e4 * (30 + run.samples.calls) >= clock._SHORT * HOST_TIERS["quick"].window_ns
 
 
 @pytest.mark.parametrize("room", [7, 16], ids=["one by one", "two calls at a time"])

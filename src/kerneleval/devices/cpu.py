@@ -140,7 +140,7 @@ class Cpu(Uncounted):
     spin_s = 0.0
     pauses = True
     streams = False
-    least_window_ns = 2e6
+    slow_wakes = True
 
     def available(self) -> str:
         return ""

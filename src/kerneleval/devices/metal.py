@@ -28,7 +28,7 @@ class Metal(Staged, Uncounted):
     spin_s = 0.05
     pauses = False
     streams = False
-    least_window_ns = 0.0
+    slow_wakes = False
 
     def available(self) -> str:
         import torch

@@ -115,8 +115,8 @@ class Device(Protocol):
     """Whether work may be queued beside the current stream, so that it must be seen to be joined with it."""
     graphs: bool
     """Whether calls can be recorded and launched without the host, as :meth:`call_graph` does."""
-    least_window_ns: float
-    """Windows shorter than this drown in the cost of waking a worker; 0: the tier's own length will do."""
+    slow_wakes: bool
+    """Whether waking a worker costs a large part of a millisecond, in which short windows would drown."""
 
     def available(self) -> str:
         """Empty when usable here, else why not and what would make it usable."""

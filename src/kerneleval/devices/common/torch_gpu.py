@@ -56,7 +56,7 @@ class TorchGpu(Uncounted):
     spin_s = 0.05
     pauses = False
     streams = True
-    least_window_ns = 0.0
+    slow_wakes = False
 
     def _namespace(self) -> Any:
         """``torch.cuda`` or ``torch.xpu``."""

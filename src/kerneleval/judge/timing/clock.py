@@ -20,7 +20,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.devices.common.call_graph import NotRecordedError
 from kerneleval.judge.oracle.expectation import TimedBounds
-from kerneleval.judge.timing.effort import Effort, beside_others, effort_for
+from kerneleval.judge.timing.effort import HOST_TIERS, TIERS, Effort
 from kerneleval.judge.timing.energy import energy_in_windows
 from kerneleval.judge.timing.pair import (
     Arbiter,
@@ -32,7 +32,7 @@ from kerneleval.judge.timing.pair import (
     timed_call,
     verify,
 )
-from kerneleval.judge.timing.statistics import MOST_DISTURBED, disturbed
+from kerneleval.judge.timing.statistics import FEW, MOST_DISTURBED, disturbed
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
@@ -204,7 +204,7 @@ def _sized(
             first = pair.one_each(buffer)
         mine, theirs = first
         filled = _filled(mine, theirs)
-        if 1 < count < most and device.least_window_ns and filled >= effort.window_ns / 2:
+        if 1 < count < most and device.slow_wakes and filled >= effort.window_ns / 2:
             # on a host the first window of so many touches new memory
             filled = min(filled, _filled(*pair.one_each(buffer)))
         if count == most or filled >= effort.window_ns / 2:
@@ -212,6 +212,14 @@ def _sized(
             buffer.source = cell.draw if anew else None
             return buffer
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
+
+
+def _beside_others(effort: Effort) -> Effort:
+    """The effort where other judges use the hardware: the noise of an idle machine says little then, so there are
+    enough quads for their own scatter to count.
+    """
+    least = max(effort.min_quads, FEW)
+    return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
 
 
 def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort) -> int:
@@ -253,7 +261,7 @@ def measure(
     Raises:
         TimedMismatch, WorkerError, WorkerFailure: a timed output was wrong; as in :meth:`Runner.window`.
     """
-    effort = effort_for(protocol, device)
+    effort = (HOST_TIERS if device.slow_wakes else TIERS)[protocol.tier]
     pair = Pair(
         candidate=candidate,
         baselines=baselines,
@@ -268,7 +276,7 @@ def measure(
     most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
         if judge_count(device.hardware()) > 1:
-            effort = beside_others(effort)
+            effort = _beside_others(effort)
         buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
         del alone, first
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):

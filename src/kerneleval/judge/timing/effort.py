@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kerneleval.devices import Device
-from kerneleval.judge.timing.statistics import FEW
-from kerneleval.records import Protocol
-
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
@@ -80,31 +76,20 @@ TIERS: dict[str, Effort] = {
     ),
 }
 
-_HOST_CALLS = 512
-"""Calls in one window at most where waking a worker costs a large part of a millisecond."""
+_HOST_WINDOW_NS = 2e6
+_HOST_CALLS, _HOST_QUADS = 512, 2
+"""At least, where waking a worker costs a large part of a millisecond: a window's length (ns), its calls at most, and
+quads, of which a single one says nothing of its own scatter."""
 
-_HOST_QUADS = 2
-"""Quads at least there: a single one says nothing of its own scatter."""
-
-
-def effort_for(protocol: Protocol, device: Device) -> Effort:
-    """The tier's effort; where waking a worker costs a large part of a millisecond, windows are longer and more."""
-    effort = TIERS[protocol.tier]
-    if not device.least_window_ns:
-        return effort
-    return replace(
+HOST_TIERS: dict[str, Effort] = {
+    tier: replace(
         effort,
-        window_ns=max(effort.window_ns, device.least_window_ns),
+        window_ns=max(effort.window_ns, _HOST_WINDOW_NS),
         max_calls=max(effort.max_calls, _HOST_CALLS),
         min_quads=max(effort.min_quads, _HOST_QUADS),
         max_quads=max(effort.max_quads, _HOST_QUADS),
         patience=1,  # there most calls take that long
     )
-
-
-def beside_others(effort: Effort) -> Effort:
-    """The effort where other judges use the hardware: the noise of an idle machine says little then, so there are
-    enough quads for their own scatter to count.
-    """
-    least = max(effort.min_quads, FEW)
-    return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
+    for tier, effort in TIERS.items()
+}
+"""The same for devices with :attr:`~kerneleval.devices.Device.slow_wakes`."""

@@ -26,7 +26,7 @@ from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase, Calls
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
-from kerneleval.judge.timing.effort import effort_for
+from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import check_limit, reached
 from kerneleval.judge.timing.statistics import Noise, pair_log_ratios, timings_of
@@ -177,7 +177,8 @@ def _session(
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
     runs, twin = [], (BaselineSide(second.runner),)
     pool.quiet()
-    for _ in range(max(1, 4 // effort_for(protocol, device).min_quads)):
+    effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
+    for _ in range(max(1, 4 // effort.min_quads)):
         run = clock.measure(first.runner, twin, cell, protocol, device, session=0, timeout_s=_TIMEOUT_S)
         runs.append(run)
     recorded = [pair_log_ratios(run.device, by_events=True)[0] for run in runs if run.device is not None]
@@ -236,7 +237,7 @@ class Timer:
         Raises:
             InfrastructureError: the trusted baseline itself failed.
         """
-        sessions = effort_for(self._calls.protocol, self._device).sessions
+        sessions = TIERS[self._calls.protocol.tier].sessions
         found, runs = dict(cells), {case: [] for case in cells}  # type: dict[Case, Outcome], dict[Case, list[TimedRun]]
         total = sessions * len(cells)
         for session in range(sessions):
