@@ -13,6 +13,7 @@ from kerneleval.judge.judge import _without_device_time
 from kerneleval.judge.timing.statistics import ClockScatter, Noise, forgeable, scatter_of, timings_of
 from kerneleval.judge.verdicts import _summary
 from kerneleval.records import CellResult, Failed, Machine, Passed, Protocol, Samples, Timing, Trust, Verdict, pooled
+from kerneleval.records.outcomes import ClockBound
 from kerneleval.scores.common.rewards import of_verdict
 
 from .conftest import case_of
@@ -91,6 +92,31 @@ def test_what_was_forged_is_no_more_than_the_margin_says() -> None:
     forged = 0.97
     held = [forgeable(measured(seed, forged=forged), SCATTER) >= -math.log(forged) for seed in range(400)]
     assert np.mean(held) > 0.93
+
+
+@pytest.mark.parametrize("forged", [1.0, 0.97])
+def test_of_the_mean_of_cells_less_could_be_forged_than_of_each(forged: float) -> None:
+    held, narrower = [], []
+    for verdict in range(200):
+        cells = [measured(8 * verdict + cell, forged=forged) for cell in range(8)]
+        timings = timings_of([(one, Noise(spread=1e-3, between=3e-3)) for one in cells], "device")
+        mean = pooled(timings)
+        held.append(mean.centre <= mean.half)  # the true speedup is 1
+        narrower.append(mean.margin < np.mean([math.log1p(t.margin) for t in timings]))
+    assert np.mean(held) > 0.93
+    assert np.mean(narrower) > 0.95
+
+
+def test_what_processes_have_in_common_does_not_average_out() -> None:
+    one = ClockBound(larger=0.0, of_windows=0.01, of_processes=0.02)
+    mean = ClockBound.mean([one] * 16)
+    assert mean.of_windows == pytest.approx(0.0025) and mean.of_processes == pytest.approx(0.02)
+    assert ClockBound.mean([one, None]).margin == pytest.approx(one.margin / 2)
+
+
+def test_timings_of_older_runs_have_the_mean_of_their_margins() -> None:
+    timings = [replace(timed(measured(seed)), clock=None) for seed in range(4)]
+    assert pooled(timings).margin == pytest.approx(np.mean([math.log1p(t.margin) for t in timings]))
 
 
 def test_a_margin_of_two_percent_is_a_part_of_the_interval() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,6 +18,7 @@ from kerneleval.records.vocabulary import Reason, Track
 __all__ = [
     "ISAS",
     "Claim",
+    "ClockBound",
     "CodeUse",
     "Evidence",
     "Failed",
@@ -72,12 +73,47 @@ class Samples:
     """Which of the baseline's two processes each pair was timed against, 0 or 1; empty: there was one."""
 
 
+_SURE_OF_CLOCK = 1.64
+
 TOLD_APART = 0.02
 """From here on (log ratio) what could be forged of a device time is a part of its interval."""
 
 TimeKind = Literal["call", "device"]
 """``call``: what a call costs its caller, launching from the host included. ``device``: what its work on the device
 takes, launched as it was recorded before (CUDA graphs); the host has no part in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockBound:
+    """What the judge's clock says of the events on which a speedup rests: log ratios, of both found alike."""
+
+    larger: float
+    """By how much the speedup is larger by events."""
+    of_windows: float
+    """Standard error of the clock's: of windows, which is independent from cell to cell."""
+    of_processes: float
+    """The same of processes, which all cells of a verdict have in common."""
+
+    @property
+    def error(self) -> float:
+        """How far the clock's speedup may be off: 1.64 standard errors (95 %, one side)."""
+        return _SURE_OF_CLOCK * math.hypot(self.of_windows, self.of_processes)
+
+    @property
+    def margin(self) -> float:
+        """How far a candidate may have forged the speedup."""
+        return max(self.larger, 0.0) + self.error
+
+    @staticmethod
+    def mean(bounds: Sequence[ClockBound | None]) -> ClockBound:
+        """That of the mean of some speedups, with None for those that rest on no events."""
+        n, known = max(len(bounds), 1), [bound for bound in bounds if bound is not None]
+        return ClockBound(
+            larger=sum(b.larger for b in known) / n,
+            of_windows=math.hypot(*(b.of_windows for b in known)) / n,
+            of_processes=sum(b.of_processes for b in known) / n,
+        )
+
 
 Claim = Literal["faster", "slower", "equal", "inconclusive"]
 """What may be said of a speedup: see :attr:`Timing.claim`."""
@@ -106,6 +142,8 @@ class Timing:
     margin: float = field(default=0.0, metadata=OPTIONAL)
     """How far (as a ratio minus 1) a candidate could have forged the events on which the speedup rests: by what the
     judge's own clock leaves open. From :data:`TOLD_APART` on it is a part of the interval. Claims hold with it."""
+    clock: ClockBound | None = field(default=None, metadata=OPTIONAL)
+    """Why the margin is that; None: the speedup rests on no events, or this was not kept."""
     freedom: float = field(default=math.inf, metadata=OPTIONAL)
     """Degrees of freedom of the interval, which is Student's; infinite: not kept."""
     other: Timing | None = field(default=None, metadata=OPTIONAL)

@@ -15,6 +15,7 @@ from kerneleval.records.cells import Machine, Origin, Protocol
 from kerneleval.records.outcomes import (
     TOLD_APART,
     Claim,
+    ClockBound,
     Failed,
     Finding,
     Ghost,
@@ -99,7 +100,8 @@ class Pooled:
     own_half: float
     """The same of the mean."""
     margin: float
-    """How far a candidate could have forged the mean."""
+    """How far a candidate could have forged the mean: less than the mean of the cells' margins, as the clock's errors
+    of windows average out."""
     noise: float
     """Mean noise floor, as a ratio minus 1."""
 
@@ -112,7 +114,7 @@ class Pooled:
 def pooled(timings: Sequence[Timing]) -> Pooled:
     """The mean of timings, of which there is one at least; each has an interval."""
     n = len(timings)
-    margins = [math.log1p(t.margin) for t in timings]
+    margins, bound = [math.log1p(t.margin) for t in timings], ClockBound.mean([t.clock for t in timings])
     halves = tuple(
         math.log(t.high / t.low) / 2 - (margin if margin >= TOLD_APART else 0.0)
         for t, margin in zip(timings, margins, strict=True)
@@ -121,7 +123,7 @@ def pooled(timings: Sequence[Timing]) -> Pooled:
         centre=sum(math.log(t.speedup) for t in timings) / n,
         halves=halves,
         own_half=math.hypot(*halves) / n,
-        margin=sum(margins) / n,
+        margin=bound.margin + sum(m for t, m in zip(timings, margins, strict=True) if t.clock is None) / n,
         noise=sum(t.noise for t in timings) / n,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kerneleval.records import Samples, Timing
-from kerneleval.records.outcomes import TOLD_APART, Claim, TimeKind
+from kerneleval.records.outcomes import TOLD_APART, Claim, ClockBound, TimeKind
 
 _LARGEST_EQUAL = 0.1
 """A machine noisier than this cannot show that two times are equal."""
@@ -82,29 +82,37 @@ class Noise:
 _MOST_FORGED = 0.2
 """Where the judge's clock leaves more open than this, the interval rests on that clock alone."""
 
-_SURE_OF_CLOCK = 1.64
 _NORMAL_QUARTILE = 0.6745
 
 
-def forgeable(samples: Samples, scatter: ClockScatter) -> float:
-    """How far (log ratio) the candidate's events may have made the speedup too large, by the judge's clock: by how much
-    it is larger by events than by the clock, both found alike, and 1.64 standard errors of the latter (95 %, one side).
-    Infinite: there are no events, or the two contradict each other.
+def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
+    """What the judge's clock says of the events of a cell; None: there are no events, or the two contradict each other.
 
     Args:
         scatter: see :func:`scatter_of`.
     """
     events = np.asarray(samples.candidate_event_ns + samples.baseline_event_ns)
     if len(events) != 2 * len(samples.candidate_ns) or not (events > 0).all():
-        return math.inf
+        return None
     by_clock, by_events = pair_log_ratios(samples), pair_log_ratios(samples, by_events=True)
-    larger = _centre(by_events) - _centre(by_clock)
     mine, theirs = samples.calls * np.array([np.median(samples.candidate_ns), np.median(samples.baseline_ns)])
     of_processes = scatter.between_ns**2 * (1 / mine**2 + 1 / theirs**2 / (2 if samples.processes else 1))
     of_window = scatter.within_ns**2 * (1 / mine**2 + 1 / theirs**2)
-    variance = sum(of_processes + _of_centre(of_window / 2, len(quads)) for quads in by_clock)
-    error = _SURE_OF_CLOCK * math.sqrt(variance) / len(by_clock)
-    return max(larger, 0.0) + error if abs(larger) <= 2 * error else math.inf
+    of_windows = sum(_of_centre(of_window / 2, len(quads)) for quads in by_clock)
+    bound = ClockBound(
+        larger=_centre(by_events) - _centre(by_clock),
+        of_windows=math.sqrt(of_windows) / len(by_clock),
+        of_processes=math.sqrt(of_processes / len(by_clock)),
+    )
+    return bound if abs(bound.larger) <= 2 * bound.error else None
+
+
+def forgeable(samples: Samples, scatter: ClockScatter) -> float:
+    """How far (log ratio) the candidate's events may have made the speedup too large; infinite: no clock bears them
+    out.
+    """
+    bound = clock_bound(samples, scatter)
+    return math.inf if bound is None else bound.margin
 
 
 def _centre(sessions: Sequence[np.ndarray]) -> float:
@@ -367,7 +375,8 @@ def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: Time
     by_events = rests_on_events(samples, kind, scatter)
     sessions = pair_log_ratios(samples, by_events=by_events)
     centre, error = _centre(sessions), error_of(samples, noise, *now, by_events=by_events)
-    margin = forgeable(samples, scatter) if by_events else 0.0
+    bound = clock_bound(samples, scatter) if by_events else None
+    margin = bound.margin if bound is not None else 0.0
     if not by_events:
         error = replace(error, variance=error.variance + resolution(samples) ** 2)
     half, surer = error.half_width(), error.half_width(SURE)
@@ -385,6 +394,7 @@ def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: Time
         device_time="accepted" if by_events else device_time(samples),
         time=kind,
         margin=math.expm1(margin),
+        clock=bound,
         freedom=error.freedom,
     )
 
