@@ -94,6 +94,14 @@ def test_what_was_forged_is_no_more_than_the_margin_says() -> None:
     assert np.mean(held) > 0.93
 
 
+def test_events_that_say_less_than_the_clock_count() -> None:
+    disturbed = measured(1)
+    longer = 1.1 + np.random.default_rng(1).normal(0.0, 0.01, len(disturbed.baseline_ns))
+    timing = timed(replace(disturbed, baseline_ns=tuple(longer * disturbed.baseline_ns)))
+    assert timing.device_time == "accepted" and timing.speedup == pytest.approx(1.0, abs=0.005)
+    assert timed(replace(disturbed, candidate_ns=tuple(longer * disturbed.candidate_ns))).speedup < 0.95
+
+
 @pytest.mark.parametrize("forged", [1.0, 0.97])
 def test_of_the_mean_of_cells_less_could_be_forged_than_of_each(forged: float) -> None:
     held, narrower = [], []

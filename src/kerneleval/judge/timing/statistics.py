@@ -86,7 +86,8 @@ _NORMAL_QUARTILE = 0.6745
 
 
 def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
-    """What the judge's clock says of the events of a cell; None: there are no events, or the two contradict each other.
+    """What the judge's clock says of the events of a cell; None: there are no events, or they say more than it bears
+    out. Where they say less, nobody gained by that, and something made the clock err.
 
     Args:
         scatter: see :func:`scatter_of`.
@@ -104,7 +105,7 @@ def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
         of_windows=math.sqrt(of_windows) / len(by_clock),
         of_processes=math.sqrt(of_processes / len(by_clock)),
     )
-    return bound if abs(bound.larger) <= 2 * bound.error else None
+    return bound if bound.larger <= 2 * bound.error else None
 
 
 def forgeable(samples: Samples, scatter: ClockScatter) -> float:
