@@ -79,6 +79,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "kernel_widths",
         "plan_by_shape",
         "large_sizes",
+        "one_rank",
     ),
     "ignored strides and offsets": ("ignored_strides", "ignored_offset"),
     "partial work, rescaled": ("partial_work",),

@@ -148,6 +148,19 @@ def test_cache_by_candidate_case_machine_and_protocol(url):
         assert store.cached_verdict("0" * 64, *same[1:], cases) is None
 
 
+def test_a_dim_that_stands_for_several_is_kept(url):
+    plan = make.plan(1, 1)
+    made = plan[0].candidate
+    folded = dataclasses.replace(plan[0].cases[0], dims=(("M", 24), ("N", 7)), folds=(("M", (2, 3, 4)),))
+    plain = dataclasses.replace(folded, folds=())
+    plan = [dataclasses.replace(plan[0], cases=(folded, plain))]
+    with open_store(url) as store:
+        run = begin(store, plan)
+        cells = (make.passed(folded, 2.0), make.passed(plain, 3.0))
+        store.put_verdict(run, "g", 0, made, make.verdict("task000", made, cells))
+        assert {r.case: r.outcome.timing.speedup for r in store.results(run)} == {folded: 2.0, plain: 3.0}
+
+
 def test_first_verdict_stays_unless_replaced(url):
     plan = make.plan(1, 2)
     made = plan[0].candidate

@@ -20,15 +20,17 @@ from typing import Annotated, Any, Literal
 
 from kerneleval.records.errors import UsageError
 from kerneleval.records.outcomes import Finding
-from kerneleval.records.plain import OneOf
+from kerneleval.records.plain import OPTIONAL, OneOf
 from kerneleval.records.vocabulary import DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
 
 __all__ = [
     "FUNCTIONS",
+    "MOST_DIMS",
     "Arg",
     "Argument",
     "Case",
     "Dim",
+    "Folded",
     "Law",
     "Nonfinite",
     "Plain",
@@ -43,6 +45,9 @@ __all__ = [
     "formula_names",
     "product_text",
 ]
+
+MOST_DIMS = 5
+"""Dims of a tensor at most, where a task takes any number."""
 
 FUNCTIONS: dict[str, Any] = {
     "ceil": math.ceil,
@@ -131,6 +136,23 @@ def _compiled(formula: str) -> tuple[CodeType, frozenset[str]]:
         if wrong:
             raise SyntaxError(wrong, ("", getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1, formula))
     return compile(tree, f"<formula {formula}>", "eval"), frozenset(names)
+
+
+class Folded(int):
+    """The size of a dim that stands for several dims of a tensor, or for none: their product, and each of them."""
+
+    sizes: tuple[int, ...]
+
+    def __new__(cls, sizes: Sequence[int]) -> Folded:
+        """From the sizes of these dims, outermost first."""
+        made = super().__new__(cls, math.prod(sizes))
+        made.sizes = tuple(sizes)
+        return made
+
+
+def _sizes(value: int) -> tuple[int, ...]:
+    """The sizes of the dims that one named dim stands for."""
+    return value.sizes if isinstance(value, Folded) else (value,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +296,12 @@ class Arg:
 
     def shape_at(self, sizes: Sizes) -> tuple[int, ...]:
         """Its sizes at given dims, outermost first."""
-        return tuple([sizes[name] for name in self.shape.split()])
+        return tuple([size for name in self.shape.split() for size in _sizes(sizes[name])])
+
+    def _places(self, sizes: Sizes) -> tuple[int, ...]:
+        """Positions in the shape of the dims along a row."""
+        every = [name for name in self.shape.split() for _ in _sizes(sizes[name])]
+        return tuple([place for name in self.along.split() for place, own in enumerate(every) if own == name])
 
     def at(self, sizes: Sizes, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
@@ -290,7 +317,7 @@ class Arg:
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",
-            along=tuple([self.shape.split().index(name) for name in self.along.split()]),
+            along=self._places(sizes),
             slow=self.slow,
             common=sizes.value(self.common, self.name, "common"),
             common_signs=self.common_signs,
@@ -329,6 +356,24 @@ class Table:
     """Terms summed into one output element."""
     gathered: str = ""
     """Terms of a gradient's longest sum."""
+    folded: str = ""
+    """Name of the dim that stands for any number of dims in all shapes, so that the first argument may have 1 to
+    ``MOST_DIMS`` dims: ``M`` of ``(M, N)``, where the reference takes ``(N,)`` and ``(A, B, N)`` too. Empty: none."""
+
+    @property
+    def folded_text(self) -> str:
+        """What ``folded`` promises: ``x may have 1 to 5 dims: M is the product of several sizes, as in [M1, M2, N], or
+        of none, as in [N]``. Empty where ``folded`` is.
+        """
+        if not self.folded:
+            return ""
+        first = next(arg for arg in self.args if isinstance(arg, Arg))
+        names, place = first.shape.split(), first.shape.split().index(self.folded)
+        more, none = ([*names[:place], *of, *names[place + 1 :]] for of in ((f"{self.folded}1", f"{self.folded}2"), ()))
+        return (
+            f"{first.name} may have {len(none)} to {MOST_DIMS} dims: {self.folded} is the product of several sizes, as "
+            f"in [{', '.join(more)}], or of none, as in [{', '.join(none)}]"
+        )
 
     def sizes(self, dims: Mapping[str, int]) -> Sizes:
         """Values of all names at given dims."""
@@ -510,14 +555,26 @@ class Case:
     shape_category: str = "medium"
     """The category from which the dims were sampled; ``edge``; ``given``; or ``real:`` and the name of a model's shape.
     """
+    folds: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=OPTIONAL)
+    """Of a dim that stands for several dims, or none, its name and their sizes (``Table.folded``); their product is
+    among ``dims``."""
 
     @property
     def dims_map(self) -> dict[str, int]:
-        """The dims as a dict."""
-        return dict(self.dims)
+        """The dims as a dict; one that stands for several is ``Folded``."""
+        return dict(self.dims) | {name: Folded(sizes) for name, sizes in self.folds}
 
     @property
     def key(self) -> str:
-        """Readable identity: ``gelu/forward/M=4,N=7/float32/contiguous/standard``."""
-        dims = ",".join(f"{n}={v}" for n, v in self.dims)
-        return "/".join((self.task, self.direction, dims, self.dtype, self.layout, self.distribution))
+        """Readable identity: ``gelu/forward/M=4,N=7/float32/contiguous/standard``; ``M=2x3`` or ``M=none`` where it
+        stands for several dims or for none.
+        """
+        return "/".join(
+            (self.task, self.direction, ",".join(self.dims_texts), self.dtype, self.layout, self.distribution)
+        )
+
+    @property
+    def dims_texts(self) -> list[str]:
+        """Each dim as the key has it."""
+        folds = {name: "x".join(map(str, sizes)) or "none" for name, sizes in self.folds}
+        return [f"{name}={folds.get(name, value)}" for name, value in self.dims]

@@ -53,6 +53,7 @@ def describe(task: Task) -> dict[str, Any]:
     return summarise(task) | {
         "dims": [to_plain(dim) for dim in task.dims],
         "constraint": _constraint(task),
+        "any_rank": table.folded_text,
         "derived": {name: str(formula) for name, formula in table.derive.items()},
         "arguments": [_declared(argument) for argument in table.args],
         "outputs": [_declared(output) for output in table.outputs],

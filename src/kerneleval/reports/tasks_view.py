@@ -138,6 +138,7 @@ def _sizes(task: Mapping[str, Any]) -> dict[str, list[str]]:
     return {
         "dims": [_dim(dim) for dim in task["dims"]] or ["none"],
         "where": [text for text in (task["constraint"], "; ".join(derived)) if text],
+        "any rank": [task["any_rank"]] if task["any_rank"] else [],
         "arguments": [_argument(*pair) for pair in zip(named, sample, strict=True)]
         if named
         else list(map(_at, sample)),

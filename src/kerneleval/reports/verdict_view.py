@@ -125,7 +125,7 @@ def _groups(cells: Sequence[CellResult]) -> dict[tuple[str, str, str, str], list
     groups: dict[tuple[str, str, str, str], list[CellResult]] = {}
     for cell in sorted(cells, key=lambda c: (c.case.direction != "forward", order.get(c.case.shape_category, 99))):
         case = cell.case
-        dims = " ".join(f"{n}={v}" for n, v in case.dims)
+        dims = " ".join(case.dims_texts)
         groups.setdefault((case.direction, case.shape_category, dims, case.dtype), []).append(cell)
     return groups
 

@@ -82,7 +82,13 @@ def _load(
 def _case(row: Any) -> Case:
     names = ("task", "direction", "dtype", "layout", "distribution", "shape_category")
     plain = {name: str(getattr(row, name)) for name in names}
-    return _read(f"case {row.id}", lambda dims: from_plain(Case, {**plain, "dims": dims}), row.dims)
+
+    def made(dims: Any) -> Case:
+        folds = [[name, sizes] for name, sizes in dims if isinstance(sizes, list)]
+        sizes = [[name, math.prod(size) if isinstance(size, list) else size] for name, size in dims]
+        return from_plain(Case, {**plain, "dims": sizes, "folds": folds})
+
+    return _read(f"case {row.id}", made, row.dims)
 
 
 def _outcome(row: Any) -> Outcome:

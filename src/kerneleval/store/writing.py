@@ -57,7 +57,8 @@ def _row(table: Table, record: object, **given: Any) -> dict[str, Any]:
 
 
 def _case_row(case: Case) -> dict[str, Any]:
-    return _row(schema.cases, case, id=case_id(case), dims=dump(case.dims))
+    folds = dict(case.folds)
+    return _row(schema.cases, case, id=case_id(case), dims=dump([(n, folds.get(n, v)) for n, v in case.dims]))
 
 
 def _candidate_row(candidate: Candidate) -> dict[str, Any]:

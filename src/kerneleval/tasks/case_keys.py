@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
 from typing import cast
@@ -25,7 +26,8 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
     contradict; the largest case takes ``memory_bytes``, as :func:`shapes.case_bytes` counts.
 
     Dims other than planned ones must be within the task's own limits and meet its constraint; 0 is allowed where the
-    task is defined for empty tensors. A task with sizes of its own (``case_dims``) has no others. Raises UsageError: it
+    task is defined for empty tensors, and ``2x3`` or ``none`` of a dim that may stand for several dims or for none.
+    A task with sizes of its own (``case_dims``) has no others. Raises UsageError: it
     is no such case; the message names the first part that is wrong and what would be right.
     """
     known = {case.key: case for case in reversed(planned)}  # of two with one key the first: the other is an edge case
@@ -52,6 +54,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
             raise UsageError(f"{where}: its {what} {value} is not among those chosen: {', '.join(asked)}")
     if direction == "backward" and distribution == "nonfinite":
         raise UsageError(f"{where}: infinities and NaN are given forward only")
+    dims_text, folds = _unfolded(dims_text, task.table.folded)
     dims = _dims(where, dims_text, task, planned)
     need = case_bytes(task, direction, dims, dtype)
     if need > memory_bytes:
@@ -67,7 +70,19 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
         layout=layout,
         distribution=distribution,
         shape_category="given",
+        folds=folds,
     )
+
+
+def _unfolded(text: str, name: str) -> tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]:
+    """The text with the product of the sizes where a dim stands for several dims (``M=2x3``) or none (``M=none``); and
+    its name and these sizes.
+    """
+    found = re.search(rf"(?<![^,]){name}=(none|[1-9][0-9]{{0,5}}(?:x[1-9][0-9]{{0,5}}){{1,4}})(?![^,])", text)
+    if not name or found is None:
+        return text, ()
+    sizes = () if found[1] == "none" else tuple(map(int, found[1].split("x")))
+    return f"{text[: found.start()]}{name}={math.prod(sizes)}{text[found.end() :]}", ((name, sizes),)
 
 
 def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[str, int]:

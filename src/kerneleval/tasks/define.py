@@ -7,7 +7,8 @@ groups) stand in ``derive``.
 Conventions of all built-in operators, which candidates may rely on:
 
 * tensors come first, plain numbers last, in the order of PyTorch's own functional call;
-* row-wise operators work on ``(M, N)`` and reduce the last dimension;
+* elementwise and row-wise operators are planned at ``(M, N)``, and row-wise ones reduce the last dimension; where
+  ``folded`` names ``M``, it stands for any number of dims, so that ``(N,)`` and ``(A, B, N)`` are right too;
 * ``flops`` counts a multiply-add as two and every other arithmetic operation, comparison or transcendental as one;
 * ``bytes`` counts every argument once and every output once.
 """
@@ -276,6 +277,8 @@ def _checked(table: Table, dims: tuple[Dim, ...]) -> Table:
             kept[name] = formula
             place = f"derive {name}"
             used |= dict.fromkeys(formula_names(formula, f"{task}, {place}"), f"{place} = {formula!r}")
+    if table.folded:
+        used[table.folded] = f"folded = {table.folded!r}"
     known = [*(dim.name for dim in dims), *table.derive]
     for name, place in used.items():
         if name not in known:

@@ -54,6 +54,8 @@ def pointwise(
     numbers = [arg for arg in args if arg.role == "data" and arg.values not in ("integers", "bits", "bool")]
     if len(numbers) == 1:  # formulas of several arguments, all of them right, differ about infinities
         more.setdefault("nonfinite", "limits")
+    if all(arg.shape in ("M N", "N", "one", "") for arg in args):
+        more.setdefault("folded", "M")
     found = []
     for name_of, kind, dim in (("row", "M", 0), ("column", "N", 1)):
         along = {i: arg.shape.split().index(kind) for i, arg in enumerate(args) if kind in arg.shape.split()}

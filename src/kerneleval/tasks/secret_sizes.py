@@ -7,8 +7,9 @@ import itertools
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from kerneleval.records import SHAPE_CATEGORIES, Case, Direction, Scalar, Task
+from kerneleval.records import MOST_DIMS, SHAPE_CATEGORIES, Arg, Case, Direction, Folded, Scalar, Task
 from kerneleval.tasks.sampling import Fits, between, draw, exists, few, smaller, thin, turned, twins, wide
 from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
 
@@ -32,6 +33,9 @@ _WIDE_BYTES = 64 << 20
 """Bytes of a secret case of two large sides, at most, where a case's budget is smaller."""
 _WIDER = 4
 """Such a case takes at most so many times the budget: it is called once, and not timed."""
+
+_PARTS = range(2, 8)
+"""Sizes of the dims that one dim stands for; different ones, so that none can stand for another."""
 
 _MOST_THIN = 3
 """Secret cases at most, in the first dtype, of which some dims are thin that are in no planned case together."""
@@ -78,6 +82,43 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
             cases += _with_two_large(task, alike, categories, budget, large)
     fit = (c for c in again if within(task, c.direction, c.dtype, budget, c.dims_map))
     return (*cases, *fit)
+
+
+def other_ranks(task: Task, planned: Sequence[Case], budget: Budget) -> Iterator[Case]:
+    """Small cases at other numbers of dims than the plan's, where the task takes any (``Table.folded``): for each
+    direction and dtype one with more dims that is not contiguous; in the first dtype also a contiguous one and,
+    forward, one with fewer. None where :func:`secret_cases` has none.
+    """
+    name = task.table.folded
+    ordinary = [c for c in planned if c.shape_category in SHAPE_CATEGORIES]
+    if not name or task.case_dims or len(planned) < 2:
+        return
+    usual = next(arg for arg in task.table.args if isinstance(arg, Arg)).shape.split()
+    more = range(2, MOST_DIMS - len(usual) + 2)
+    begun: set[Direction] = set()
+    for direction, dtype in dict.fromkeys((c.direction, c.dtype) for c in ordinary):
+        alike = [c for c in ordinary if (c.direction, c.dtype) == (direction, dtype)]
+        odd = sorted({c.layout for c in alike} - {"contiguous", "offset"})  # offset has the strides of contiguous
+        wanted = [(_CHANCE.choice(more), _CHANCE.choice(odd or ["contiguous"]))]
+        if direction not in begun:
+            wanted += [(_CHANCE.choice(more), "contiguous"), *([(0, "contiguous")] if direction == "forward" else [])]
+        begun.add(direction)
+        for count, layout in wanted:
+            if (sizes := _of_rank(task, count, functools.partial(within, task, direction, dtype, budget))) is not None:
+                dims, folds = tuple((n, int(size)) for n, size in sizes.items()), ((name, sizes[name].sizes),)
+                case = replace(alike[0], dims=dims, folds=folds, layout=layout)
+                yield replace(case, distribution="standard", shape_category=EDGE)
+
+
+def _of_rank(task: Task, count: int, fits: Fits) -> dict[str, Any] | None:
+    """Small secret sizes of which the folded dim stands for so many dims; None: found none."""
+    small = "small" if exists(task, "small") else "tiny"
+    for _ in range(_TRIALS):
+        drawn = draw(task, small, 0, 1, secrets.randbits(63), fits)
+        dims = {**(drawn or {}), task.table.folded: Folded(_CHANCE.sample(_PARTS, count))}
+        if drawn is not None and task.allows(dims) and fits(dims):
+            return dims
+    return None
 
 
 def _group(

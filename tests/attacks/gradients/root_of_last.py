@@ -16,4 +16,4 @@ def rms_norm_backward(grad, x, weight, eps):
         factor = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps)
     unit, wide = x.float() * factor, (grad * weight).float()
     dx = factor * (wide - unit * (wide * unit).mean(-1, keepdim=True))
-    return dx.to(x.dtype), (grad.float() * unit).sum(0).to(weight.dtype)
+    return dx.to(x.dtype), (grad.float() * unit).reshape(-1, len(weight)).sum(0).to(weight.dtype)

@@ -120,7 +120,7 @@ def _failure(cell: CellResult) -> str:
     outcome = cell.outcome
     assert isinstance(outcome, Failed)
     case, evidence = cell.case, outcome.evidence
-    dims = ", ".join(f"{name}={size}" for name, size in case.dims)
+    dims = ", ".join(case.dims_texts)
     head = f"{case.direction}, {case.dtype}, {dims}, {case.layout} layout, {case.distribution} inputs: {outcome.reason}"
     lines = [f"Failing case: {head}."]
     trace = str(evidence.get("traceback", ""))
@@ -194,7 +194,7 @@ def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:
 
 
 def _speed(case: Case, timing: Timing, task: Task, limits: Limits | None) -> str:
-    dims = ", ".join(f"{name}={size}" for name, size in case.dims)
+    dims = ", ".join(case.dims_texts)
     text = f"- {case.direction}, {case.dtype}, {dims}: {timing.speedup:.3g}x ({timing.claim})"
     own, base = timing.medians_ns
     if not math.isnan(own + base):

@@ -361,7 +361,7 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
         UsageError: the reference raises.
         InfrastructureError: the device has too little memory.
     """
-    key = (task.reference, task.arguments, case.dims, case.dtype)
+    key = (task.reference, task.arguments, case.dims, case.folds, case.dtype)
     with _ONE:
         if key not in _SPECS:
             if len(_SPECS) >= _MOST_SPECS:

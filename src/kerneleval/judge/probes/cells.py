@@ -34,9 +34,10 @@ from kerneleval.records import (
     Passed,
     Reason,
     Task,
+    TensorSpec,
     new_secret,
 )
-from kerneleval.tasks.secret_sizes import secret_cases
+from kerneleval.tasks.secret_sizes import other_ranks, secret_cases
 from kerneleval.tasks.shapes import Budget
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -311,8 +312,10 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         return []
     calls = judge.calls
     right: list[str] = []
+    refused: dict[int, str] = {}
     large = TWO_LARGE[calls.protocol.tier]
-    for number, case in enumerate(secret_cases(calls.task, tuple(planned), budget, large=large)):
+    cases = secret_cases(calls.task, tuple(planned), budget, large=large)
+    for number, case in enumerate((*cases, *other_ranks(calls.task, tuple(planned), budget))):
         calls.scalars = other_scalars(calls.task, case, larger=bool(number % 2))
         others = "".join(f", {name}={value:g}" for name, value in calls.scalars.items())
         try:
@@ -323,6 +326,9 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         if not isinstance(outcome, Failed):
             right.append(case.key)
             continue
+        if case.folds and (outcome.reason == "unsupported" or (outcome.stage, outcome.reason) == ("call", "exception")):
+            refused.setdefault(_rank(calls.task, case), outcome.message)
+            continue
         planned_here = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
             return [_failure(case, others, outcome.stage, cast("Reason", outcome.reason), outcome.message, line_of)]
@@ -331,7 +337,20 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         if not any(isinstance(o, Failed) for o in planned_here) and _among_taken(case, planned):
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, line_of)]
-    return [Finding(check=_CHECK, level="info", message=f"right at {', '.join(right)}")] if right else []
+    findings = [_refusing(calls.task, refused)] if refused else []
+    return findings + ([Finding(check=_CHECK, level="info", message=f"right at {', '.join(right)}")] if right else [])
+
+
+def _rank(task: Task, case: Case) -> int:
+    """How many dims the first tensor has."""
+    return next(len(arg.shape) for arg in task.arguments(case.dims_map, case.dtype) if isinstance(arg, TensorSpec))
+
+
+def _refusing(task: Task, refused: Mapping[int, str]) -> Finding:
+    """What to say of a candidate that raises at some numbers of dims: it is not wrong, since its caller sees that."""
+    ranks = ", ".join(map(str, sorted(refused)))
+    text = f"the candidate raises where the first argument has {ranks} dims ({next(iter(refused.values()))[:200]})"
+    return Finding(check=_CHECK, level="warn", message=f"{text}; {task.table.folded_text}")
 
 
 def _among_taken(case: Case, planned: Mapping[Case, Outcome]) -> bool:

@@ -129,7 +129,7 @@ def _unevenness(mine: Sequence[Result]) -> float:
 
 
 def _short(r: Result) -> str:
-    dims = " ".join(f"{name}={size}" for name, size in r.case.dims)
+    dims = " ".join(r.case.dims_texts)
     return f"{dims} {r.case.dtype} {r.case.direction}"
 
 
@@ -244,7 +244,7 @@ def cells(rows: Rows) -> Plain:
         {"name": "speedup", "title": "Speedup", "values": [t and _rounded(t.speedup) for t in timings]},
         _words("claim", "Claim", [t.claim if t else "" for t in timings]),
         _words("shape", "Shape", [r.case.shape_category.removeprefix(REAL) for r in shown]),
-        _words("dims", "Dims", [" ".join(f"{n}={v}" for n, v in r.case.dims) for r in shown]),
+        _words("dims", "Dims", [" ".join(r.case.dims_texts) for r in shown]),
         _words("dtype", "Dtype", [r.case.dtype for r in shown]),
         _words("layout", "Layout", [r.case.layout for r in shown]),
         _words("distribution", "Distribution", [r.case.distribution for r in shown]),

@@ -141,6 +141,7 @@ def task_facts(task: Task, language: str, samples: Shapes) -> dict[str, Any]:
         "arguments": described,
         "argument_names": [a.name for a in arguments],
         "outputs": [f"tensor [{_shape(out.shape)}], {out.dtype or 'dtype of the case'}" for out in table.outputs],
+        "any_rank": table.folded_text,
         "dtypes": list(task.dtypes),
         "backward": backward,
         "no_backward": clean(task.no_backward),

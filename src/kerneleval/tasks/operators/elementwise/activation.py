@@ -74,6 +74,7 @@ TASKS = (
         _prelu,
         2,
         over=(data("x", "M N"), weight("weight", "N")),
+        folded="",
         relations=(_POSITIVE,),
     ),
     _activation("elu", "out = x if x > 0 else alpha * (e ** x - 1)", F.elu, 3, plain("alpha", 1.5)),

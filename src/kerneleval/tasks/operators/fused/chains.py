@@ -11,6 +11,8 @@ _NORMS = {"group_norm", "batch_norm", "batch_norm_unshifted", "instance_norm", "
           "layer_norm_items", "rms_norm", "std"}  # fmt: skip
 _KINKS = {"relu", "leaky_relu", "hardtanh", "hardswish", "hardsigmoid", "hardshrink", "clamp", "clamp_min", "clamp_max",
           "times_hardswish"}  # fmt: skip
+_SECOND = {"log_softmax", "avg_pool_features"}
+"""Steps along the second dim, which is the last of two alone."""
 _WIDE = {"conv3d", "conv_transpose3d"}
 """Bases behind which PyTorch has no pools in half types on CPUs."""
 
@@ -26,6 +28,8 @@ def _fusion(names: str, **more: Any) -> Task:
         more.setdefault("forward_only", ("large_scale",))
     if steps[0].removesuffix("_no_bias") in _WIDE and {"avg_pool", "max_pool"} & set(steps):
         more.setdefault("dtypes", ("float32",))
+    if steps[0] in ("rows", "short_rows") and not _SECOND & set(steps):
+        more.setdefault("folded", "M")
     if steps[0].endswith("_no_bias"):
         more.setdefault("name", "_".join((steps[0].removesuffix("_no_bias"), *steps[1:])))
     return chain(BASES, STEPS, *steps, **more)

@@ -135,7 +135,7 @@ def _between(
             permutation("order_within_rows", dict.fromkeys(range(len(over)), 1), {0: 1} if out == "M N" else {}),
             *relations,
         ),
-        **{"dims": ROWS, "reduction": "N", **_ROWS, **more},
+        **{"dims": ROWS, "reduction": "N", "folded": "M", **_ROWS, **more},
     )
 
 
@@ -221,6 +221,7 @@ TASKS = (
         "out[m] = x[m] . y[m] / (max(|x[m]|, 1e-8) * max(|y[m]|, 1e-8))",
         F.cosine_similarity,
         6,
+        folded="",
         least=_LEAST,
         relations=(_SYMMETRY, _SCALED),
     ),
@@ -229,6 +230,7 @@ TASKS = (
         "out[m] = cosine_similarity(u[m], v[m]), u[m] = x[m] / max(|x[m]|, 1e-12), v[m] = y[m] / max(|y[m]|, 1e-12)",
         _normalized_similarity,
         12,
+        folded="",
         least=_LEAST,
         level=2,
         relations=(_SYMMETRY, _SCALED),
@@ -239,6 +241,7 @@ TASKS = (
         _normalized_distance,
         10,
         plain("eps", 1e-6),
+        folded="",
         least=_LEAST,
         level=2,
         relations=(_SCALED,),
@@ -252,6 +255,7 @@ TASKS = (
             3,
             over=(_X,),
             out="M N",
+            folded="",
             least=_LEAST,
             group="Normalization",
             relations=(_SCALED,),

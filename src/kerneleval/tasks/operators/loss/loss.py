@@ -177,7 +177,7 @@ def _loss(
         flops=f"({each} + 1) * M * N",
         reduction="M * N",
         relations=(*order, *relations),
-        **{"backward_dtypes": ("float32", "bfloat16"), **settings},
+        **{"backward_dtypes": ("float32", "bfloat16"), "folded": "M", **settings},
     )
     single = pointwise(
         f"{name}_none",
@@ -258,6 +258,7 @@ TASKS = (
         _kl_div,
         4,
         over=(_X, _POSITIVE),
+        folded="N",
         mean="the sum over all, divided by M, of",
     ),
     *_loss(
@@ -266,6 +267,7 @@ TASKS = (
         _kl_div_log_target,
         3,
         over=(_X, data("target", "M N", values="symmetric", differentiable=False)),
+        folded="N",
         mean="the sum over all, divided by M, of",
         **_MODERATE,
     ),

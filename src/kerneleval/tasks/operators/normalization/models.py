@@ -126,6 +126,7 @@ def _rows(name: str, summary: str, reference: Any, each: int, *args: Any, **more
         "reduction": "N",
         "where": f"N >= {_LEAST}",
         "empty": True,
+        "folded": "M",
         **more,
     }
     return operator(
@@ -261,6 +262,7 @@ TASKS = (
         _WEIGHT,
         _SMALL_EPS,
         out=("M N", "N"),
+        folded="",
         level=1,
         source="aten",
         reduction="max(M, N)",

@@ -102,6 +102,7 @@ def _scaled(
         "reduction": "N",
         "where": "N >= 4",
         "empty": True,
+        "folded": "M" if all(arg.shape in ("M N", "N") for arg in over) else "",
         "relations": relations,
         **more,
     }
@@ -162,6 +163,7 @@ TASKS = (
         _rows_at_most,
         3,
         plain("maxnorm", formula="1.25 * N ** 0.5"),
+        folded="",
         relations=(
             *_ROWS,
             _COLUMNS,

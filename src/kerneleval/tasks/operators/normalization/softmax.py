@@ -68,6 +68,7 @@ def normalised(
         "empty": True,
         "group": "Activation",
         "nonfinite": "masked_nan",
+        "folded": "" if len(names) > 3 and not axis > 0 else names[0] if axis == -1 else names[-1],
         **more,
     }
     return operator(

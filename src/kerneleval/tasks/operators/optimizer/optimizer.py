@@ -73,6 +73,7 @@ def updated(
         no_backward=NO_GRADIENT,
         empty=True,
         group="Optimizer",
+        folded="M",
         relations=rearranged(settings["args"], 1 + len(state)),
         **settings,
     )

@@ -111,6 +111,7 @@ def reduced(
         "reduction": product_text(gone),
         "nonfinite": True,
         "empty": True,
+        "folded": "M" if over in ("last", "all") else "N",
         **more,
     }
     if least:

@@ -60,6 +60,7 @@ def scan(
         "empty": True,
         "group": "Math",
         "complexity": 2,
+        "folded": dims[0] if axis in (-1, len(dims) - 1) else dims[-1],
         **more,
     }
     return operator(
@@ -80,11 +81,11 @@ def _cumsum_reverse(x: Tensor) -> Tensor:
 
 
 def _cumsum_exclusive(x: Tensor) -> Tensor:
-    return F.pad(x[:, :-1].cumsum(-1), (1, 0))
+    return F.pad(x[..., :-1].cumsum(-1), (1, 0))
 
 
 def _cumprod_exclusive(x: Tensor) -> Tensor:
-    return F.pad(x[:, :-1].cumprod(-1), (1, 0), value=1.0)
+    return F.pad(x[..., :-1].cumprod(-1), (1, 0), value=1.0)
 
 
 def _cumsum_masked(x: Tensor, mask: Tensor) -> Tensor:
@@ -205,6 +206,7 @@ TASKS = (
         over="M length",
         where="C > 0",
         source="model",
+        folded="",
         **{**_LINEAR, "reduction": "C"},
     ),
     scan(
@@ -214,6 +216,7 @@ TASKS = (
         given=(data("x", "M N"), flags("starts", "M N")),
         each=2,
         level=2,
+        folded="",
         **_SCALED,
     ),
     scan(
@@ -303,6 +306,7 @@ TASKS = (
         each=3,
         level=2,
         nonfinite="nan",
+        folded="",
         **_LINEAR,
     ),
     scan(
@@ -314,6 +318,7 @@ TASKS = (
         level=2,
         source="model",
         nonfinite="nan",
+        folded="",
         **_LINEAR,
     ),
     scan(
@@ -329,6 +334,7 @@ TASKS = (
         each=2,
         without=("outlier", "large_scale"),
         relations=(homogeneity({1: -2.0, 2: -2.0}, {0: -2.0}),),
+        folded="",
         **_DOUBLED,
     ),
     scan(
@@ -339,6 +345,7 @@ TASKS = (
         rows=("long_memory",),
         each=7,
         relations=(homogeneity({1: -2.0}, {0: -2.0}),),
+        folded="",
         **_DOUBLED,
     ),
 )

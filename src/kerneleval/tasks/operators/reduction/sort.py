@@ -80,6 +80,7 @@ def _ordered(name: str, summary: str, reference: Any, out: str, *plains: Any, **
         "relations": (resampling("row_resampling", {0: 0}, {0: 0}), permutation("order_within_rows", {0: 1}, {})),
         "nonfinite": True,
         "rows": ("ordered",),
+        "folded": "M",
         **more,
     }
     return operator(
@@ -131,6 +132,7 @@ TASKS = (
         "out = each column of x in ascending order; NaN last",
         torch.msort,
         "M N",
+        folded="N",
         args=(data("x", "M N", along="M"),),
         relations=(resampling("column_resampling", {0: 1}, {0: 1}), permutation("order_within_columns", {0: 0}, {})),
         **_TIES,
