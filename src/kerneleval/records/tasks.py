@@ -240,6 +240,9 @@ class TensorSpec:
     nonfinite: Nonfinite = "ieee"
     along: tuple[int, ...] = ()
     """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
+    edges: tuple[float, ...] = ()
+    """First and last edge of the bins in which it is counted and the distance of two: what ``binned`` data lies at.
+    Empty: it has none, and ``binned`` leaves it standard."""
     slow: tuple[float, float] = (1.0, 0.0)
     """Factor on, and number added to, standard values under ``long_memory``: what brings a decay near 1."""
 
@@ -288,6 +291,8 @@ class Arg:
     along: str = ""
     """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
     argument has any: the last dim of the first argument of role ``data``."""
+    edges: tuple[float | str, ...] = ()
+    """Numbers or formulas, as in ``TensorSpec``."""
     slow: tuple[float, float] = (1.0, 0.0)
     common: float | str = 0.0
     common_signs: bool = False
@@ -318,6 +323,7 @@ class Arg:
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",
             along=self._places(sizes),
+            edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             slow=self.slow,
             common=sizes.value(self.common, self.name, "common"),
             common_signs=self.common_signs,

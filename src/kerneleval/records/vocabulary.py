@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 __all__ = [
+    "BINNED",
     "CATEGORIES",
     "DIRECTIONS",
     "DISTRIBUTIONS",
@@ -76,17 +77,22 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "ordered",
     "far_mean",
     "long_memory",
+    "binned",
 )
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
 ``negative`` is for tasks whose own inputs are not, as those of most problem files, and ``trained`` for modules:
 standard inputs under weights of other signs and sizes than those that they are made with. ``common`` is for operators
-that do not change where a number is added to all scores alike: data far from zero that differs little. The last three
+that do not change where a number is added to all scores alike: data far from zero that differs little. The last four
 are :data:`ROW_DISTRIBUTIONS`."""
 
-ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory")
+ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory", "binned")
 """Distributions that show in long rows, for the tasks that declare them: rows in order, clustered, of low contrast or
 with many ties, where something is selected or sorted; means of 100 and 1000 standard deviations, where a mean is taken
-off; decays near 1, where a state is carried along."""
+off; decays near 1, where a state is carried along; all elements at one edge of a bin, at the ends or in few bins, where
+elements are counted."""
+
+BINNED = 7
+"""Structures that rows of ``binned`` have in turn."""
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""

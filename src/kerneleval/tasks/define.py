@@ -115,9 +115,11 @@ def index(name: str, shape: str, high: int | str, low: int | str = 0, *, summed:
     )
 
 
-def whole(name: str, shape: str, low: int | str, high: int | str, dtype: str = "", along: str = "") -> Arg:
-    """Whole numbers in [low, high) that follow the case's layout, of the case's dtype unless another is given."""
-    return Arg(name=name, shape=shape, values="integers", low=low, high=high, dtype=dtype, along=along)
+def whole(name: str, shape: str, low: int | str, high: int | str, dtype: str = "", **more: Any) -> Arg:
+    """Whole numbers in [low, high) that follow the case's layout, of the case's dtype unless another is given; ``more``
+    as ``Arg`` has it.
+    """
+    return Arg(name=name, shape=shape, values="integers", low=low, high=high, dtype=dtype, **more)
 
 
 def bits(name: str, shape: str) -> Arg:
@@ -299,3 +301,4 @@ def _formulas(table: Table) -> Iterator[tuple[str, float | str]]:
             yield f"{place}: shape", product_text(arg.shape)
             yield f"{place}: fan_in", product_text(arg.fan_in)
             yield from ((f"{place}: {bound}", getattr(arg, bound)) for bound in ("low", "high", "common"))
+            yield from ((f"{place}: edges", edge) for edge in arg.edges)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
 from kerneleval.records import (
+    BINNED,
     DIRECTIONS,
     DISTRIBUTIONS,
     DTYPES,
@@ -254,7 +256,22 @@ class _Planner:
             chosen = [d for d in chosen if d != "far_mean"]
         dims = self._long() if chosen else None
         if dims is not None:
-            yield from (self._case(EDGE, dims, distribution=distribution) for distribution in chosen)
+            for distribution in chosen:
+                for sizes in self._in_turn(dims) if distribution == "binned" else [dims]:
+                    yield self._case(EDGE, sizes, distribution=distribution)
+
+    def _in_turn(self, dims: dict[str, int]) -> Iterator[dict[str, int]]:
+        """So many lengths of a row that all structures of ``binned`` data come: where the sizes say which one is the
+        first, and each row has the next.
+        """
+        counted = (a for a in self.task.arguments(dims, self.dtype) if isinstance(a, TensorSpec) and a.edges)
+        spec = next(counted)
+        rows = spec.numel // math.prod(spec.shape[dim] for dim in spec.along)
+        named = next(a for a in self.task.table.args if isinstance(a, Arg) and a.name == spec.name)
+        name = named.along.split()[-1]
+        for less in range(0, BINNED, rows):
+            if self.task.allows(sizes := dims | {name: dims[name] - less}):
+                yield sizes
 
     def _long(self) -> dict[str, int] | None:
         """A few long rows: of the dims that scale, those along the rows large, the others low; those that no input has

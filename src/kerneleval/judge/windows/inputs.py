@@ -17,6 +17,7 @@ import torch
 
 from kerneleval.devices import contiguous_strides
 from kerneleval.records import (
+    BINNED,
     DISTRIBUTIONS,
     LAYOUTS,
     ROW_DISTRIBUTIONS,
@@ -185,6 +186,8 @@ _CONTRAST = 2.0**-10
 """Factor on the differences within rows of low contrast, at least eight roundings of the type."""
 _LANES = 10
 """Binary logarithm of the largest distance of places that are filled first: threads of a block."""
+_FEW = 3
+"""Values in a row of few bins, at most."""
 _TIED = 8
 """Values in a row of ties, at most."""
 _FAR = (1000.0, 100.0)
@@ -572,6 +575,8 @@ def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generato
     if distribution == "ordered":
         first = torch.randint(_ORDERS, (), generator=generator, device=tensor.device)
         found = _in_order(rows, (turn + first) % _ORDERS, generator)
+    elif distribution == "binned":
+        found = _in_bins(spec, rows, (turn + sum(tensor.shape)) % BINNED, generator) if spec.edges else rows
     elif spec.values == "normal" and rows.dtype.itemsize > 2:
         found = torch.where(turn % 2 == 0, *_FAR).to(rows.dtype).add(rows).mul_(_FAR_DEVIATION)
     else:
@@ -600,6 +605,32 @@ def _in_order(rows: torch.Tensor, order: torch.Tensor, generator: torch.Generato
     return torch.where(order == _ORDERS - 1, tied, found)
 
 
+def _in_bins(spec: TensorSpec, rows: torch.Tensor, structure: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each row (last dim) with all elements at one edge of a bin, at the last one or at the first one; at both ends; at
+    edges and next to them; with few values, so that most bins are empty; or at edges in order.
+    """
+    first, last, step = spec.edges
+    shape, width = rows.shape, rows.shape[-1]
+
+    def secret(high: int, of: Sequence[int] = shape) -> torch.Tensor:
+        return torch.randint(high, of, generator=generator, device=rows.device)
+
+    edges = secret(round((last - first) / step) + 1 if step else 1).double() * step + first
+    beside = secret(3) - 1
+    if rows.is_floating_point() and spec.values != "integers":
+        kind = torch.finfo(rows.dtype)
+        near = torch.where(edges == 0, beside * kind.tiny, edges * (1 + beside * kind.eps))
+    else:
+        near = (edges + beside).clamp(spec.low, spec.high - 1)
+    ends = torch.where(secret(2) > 0, last, first)
+    few = rows.double()[:, secret(min(width, _FEW), (width,))]
+    alike = (edges[:, :1], torch.full_like(edges, last), torch.full_like(edges, first))
+    found = rows.double()
+    for number, values in enumerate((*alike, ends, near, few, edges.sort(-1).values)):
+        found = torch.where(structure == number, values, found)
+    return found.to(rows.dtype)
+
+
 def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
     unit = torch.rand(2, generator=generator, device=generator.device)
@@ -615,12 +646,12 @@ def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) 
 
 
 def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
-    """Integers and flags as data: constant, zeros and ordered keep their meaning, the other distributions have none."""
+    """Integers and flags as data: constant, zeros, ordered and binned keep their meaning, the others have none."""
     if distribution == "zeros":
         least = 0 if spec.values != "integers" else min(max(0, spec.low), max(spec.high - 1, spec.low))
         return torch.full(shape, least, dtype=_dtype(spec.dtype), device=generator.device)
     if distribution == "constant":
         return _values(spec, (1,) * len(shape), generator).expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
-    ordered = distribution == "ordered" and spec.values == "integers" and spec.along
+    ordered = distribution in ("ordered", "binned") and spec.values == "integers" and spec.along
     return _by_rows(spec, tensor, distribution, generator) if ordered else tensor

@@ -70,6 +70,7 @@ _DISTRIBUTIONS = {
     "common": "values far from zero that differ little",
     "ordered": "long rows that are sorted, clustered, of low contrast or full of ties",
     "far_mean": "long rows whose mean is 100 or 1000 times their standard deviation",
+    "binned": "rows in one bin, in few bins, at edges of bins, at the first or the last edge",
     "long_memory": "long rows whose decays are near 1",
 }
 

@@ -36,7 +36,7 @@ def _histogram_rows(x: Tensor, bins: int) -> Tensor:
 
 
 def _reflected(x: Tensor, bins: int, high: int) -> tuple[Any, ...]:
-    return high - 1 - x, bins, high
+    return (high - 1 - x).clamp_min(0), bins, high  # the last edge is in the last bin, and goes to the first one
 
 
 _EXACT: Any = {"exact": True, "reduction": None}
@@ -102,6 +102,8 @@ TASKS = (
         "out[m] = how many x[m, n] are above value; NaN is not",
         _count_greater,
         plain("value", 0.25),
+        given=data("x", "M N", along="N", edges=(0.25, 0.25, 0)),
+        rows=("binned",),
         each=2,
         out=("M: int64",),
         level=2,
@@ -121,7 +123,7 @@ TASKS = (
         "reduction",
         "out[m, n] = how many of the bounds (k - bounds // 2) / 4, 0 <= k < bounds, are below x[m, n]; all for NaN",
         dims=(*ROWS, fixed("K", low=8, high=64)),
-        args=(data("x", "M N"), plain("bounds", formula="K")),
+        args=(data("x", "M N", edges=("-(K // 2) / 4", "(K - 1 - K // 2) / 4", 0.25)), plain("bounds", formula="K")),
         out=("M N: int64",),
         reference=_bucketize,
         flops="M * N * ceil(log2(max(K, 1)))",
@@ -134,7 +136,8 @@ TASKS = (
             permutation("column_permutation", {0: 1}, {0: 1}),
         ),
         exact=True,
-        rows=("ordered",),
+        rows=("ordered", "binned"),
+        folded="M",
         no_backward="counts have no gradient",
     ),
     operator(
@@ -142,7 +145,11 @@ TASKS = (
         "reduction",
         "out[k] = how many x[n] lie in the k-th of bins equal parts of 0 to high, the last one closed; whole numbers",
         dims=(size("N", high=1 << 24), fixed("K", high=64)),
-        args=(whole("x", "N", 0, "4 * K"), plain("bins", formula="K"), plain("high", formula="4 * K")),
+        args=(
+            whole("x", "N", 0, "4 * K + 1", edges=(0, "4 * K", 4)),
+            plain("bins", formula="K"),
+            plain("high", formula="4 * K"),
+        ),
         out=("K",),
         reference=_histc,
         flops="3 * N",
@@ -150,7 +157,7 @@ TASKS = (
         dtypes=("float32", "float64"),
         empty=True,
         exact=True,
-        rows=("ordered",),
+        rows=("ordered", "binned"),
         no_backward="counts have no gradient",
         relations=(
             permutation("order", {0: 0}, {}),
@@ -162,14 +169,14 @@ TASKS = (
         "reduction",
         "out[m, k] = how many x[m, n] are k",
         dims=(*ROWS, fixed("K", high=256)),
-        args=(whole("x", "M N", 0, "K"), plain("bins", formula="K")),
+        args=(whole("x", "M N", 0, "K", edges=(0, "K - 1", 1)), plain("bins", formula="K")),
         out=("M K: int64",),
         reference=_histogram_rows,
         flops="M * N",
         where="K > 0",
         empty=True,
         exact=True,
-        rows=("ordered",),
+        rows=("ordered", "binned"),
         no_backward="counts have no gradient",
         relations=(resampling("row_resampling", {0: 0}, {0: 0}), permutation("order_within_rows", {0: 1}, {})),
         **_WHOLE,
