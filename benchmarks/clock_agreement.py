@@ -18,6 +18,7 @@ from kerneleval.judge.timing.pair import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
+from kerneleval.worker.host import TimeLimit
 
 _SOURCE = """
 import torch
@@ -70,7 +71,7 @@ def _point(judge, first, second, protocol, shape, repeat):
 
     bounds = TimedBounds(relative_rms=1e-5, worst=1e-4)
     cell = TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
-    run = measure(first.runner, second.runner, cell, protocol, judge.device, session=0, timeout_s=60.0)
+    run = measure(first.runner, second.runner, cell, protocol, judge.device, session=0, limit=TimeLimit(60.0))
     s = run.samples
     events, verified = statistics.median(s.candidate_event_ns), statistics.median(s.candidate_ns)
     return (

@@ -28,6 +28,7 @@ from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages import OutputSpec
 from kerneleval.records import Candidate, Protocol, Samples
+from kerneleval.worker.host import TimeLimit
 
 SHAPES = ((66, 77), (976, 514), (2776, 2461), (6234, 5861))
 _NEAR = 0.03
@@ -191,7 +192,7 @@ def _judged(judge: Judge, first: Loaded, second: Loaded, tier: str, shape: tuple
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
     protocol = Protocol(tier=tier)
     eager = (BaselineSide(second.runner),)
-    return clock.measure(first.runner, eager, cell, protocol, judge.device, session=0, timeout_s=120.0)
+    return clock.measure(first.runner, eager, cell, protocol, judge.device, session=0, limit=TimeLimit(120.0))
 
 
 def _unequal(timed: TimedCall) -> None:

@@ -12,6 +12,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate
+from kerneleval.worker.host import TimeLimit
 
 
 def _import_ms(code: str) -> float:
@@ -39,7 +40,7 @@ def main() -> None:
                 args=(dense((64,), "float32"),), grads=(), outputs=(((64,), "float32"),), wanted=(), dims={}
             )
             image = WindowBuffer(WindowLayout([call], "forward"), judge.device)
-            loaded.runner.window(image, timeout_s=30.0, check_mutation=False)
+            loaded.runner.window(image, limit=TimeLimit(30.0), check_mutation=False)
             firsts.append(time.perf_counter() - started)
             loaded.close()
         rows += [

@@ -13,8 +13,6 @@ from benchmarks.report import Report, parser
 from tests.attacks.specimens import collect, elsewhere, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import calls
-from kerneleval.judge.windows import worker_pool
 from kerneleval.records import Failed, Verdict, caught_by
 
 
@@ -28,7 +26,6 @@ def main() -> int:
     made.add_argument("--step", type=int, default=1, help="of those, only every so many: parts side by side")
     made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new specimens after this long")
     options = made.parse_args()
-    usual = calls.CALL_TIMEOUT_S, worker_pool._LOAD_TIMEOUT_S
     wrong: list[str] = []
     rows = []
     with Judge(options.device) as judge:
@@ -41,8 +38,6 @@ def main() -> int:
             if time.monotonic() - started > options.seconds:
                 break
             seen.append(specimen)
-            hangs = "timeout" in specimen.reasons  # minutes each, else
-            calls.CALL_TIMEOUT_S, worker_pool._LOAD_TIMEOUT_S = (25.0, 15.0) if hangs else usual
             for _ in range(options.repeats if specimen.verdict == "passed" else options.attack_repeats):
                 begun = time.monotonic()
                 verdict = judged(judge, specimen)

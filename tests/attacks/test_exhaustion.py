@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import calls, patience
+from kerneleval.judge.probes import patience
 from kerneleval.judge.windows import worker_pool
 from kerneleval.pipeline import check
 from kerneleval.sandbox.processes import of_uid
@@ -62,14 +62,18 @@ def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
+    own = {"directions": specimen.directions} | ({"categories": ()} if specimen.task.endswith(".py") else {})
     started = time.monotonic()
     with monkeypatch.context() as patched:
-        patched.setattr(calls, "CALL_TIMEOUT_S", 3.0 if "timeout" in specimen.reasons else 25.0)
+        patched.setattr(patience, "CALLS_S", 3.0 if "timeout" in specimen.reasons else 25.0)
         patched.setattr(patience, "BUDGET_S", 6.0)
+        patched.setattr(patience, "LONGEST_S", 12.0)
         patched.setattr(host, "_STALL_S", 4.0)
         if "load" in specimen.stages:
-            patched.setattr(worker_pool, "_LOAD_TIMEOUT_S", 4.0)
-        verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **options)
+            patched.setattr(worker_pool, "LOAD_S", 4.0)
+        verdict = check(
+            specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **(options | own)
+        )
     assert verdict.verdict == "failed"
     assert verdict.stage in specimen.stages, verdict.message
     assert verdict.reason in specimen.reasons, verdict.message

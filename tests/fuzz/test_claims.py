@@ -137,6 +137,7 @@ STATES = st.one_of(
 def _loaded(answer: dict[str, Any]) -> Loaded:
     """A loaded candidate whose worker answers this to everything."""
     loaded = object.__new__(Loaded)
+    loaded.trusted, loaded.reference_s = False, 0.0
     worker = SimpleNamespace(request=lambda *_, **__: answer)
     loaded.runner = SimpleNamespace(worker=worker, forget_layout=lambda: None)  # type: ignore[assignment]
     return loaded
@@ -171,7 +172,7 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
     """Its death in one case, and then that the next worker refuses it, are both its own outcome."""
     judge = object.__new__(cells.CellJudge)
     loaded = _Dying(candidate=SimpleNamespace(language="torch"))
-    judge.calls = SimpleNamespace(loaded=loaded, device=find("cpu"))  # type: ignore[assignment]
+    judge.calls = SimpleNamespace(loaded=loaded, device=find("cpu"), lost_s=0.0)  # type: ignore[assignment]
     judge._unsupported_dtypes, judge._given_up = (), None
     judge._other_layouts = SimpleNamespace(under_way=False)  # type: ignore[assignment]
 

@@ -11,7 +11,7 @@ import torch
 from tests.judge.conftest import expected
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import calls, repeats
+from kerneleval.judge.probes import calls, cells, patience, repeats
 from kerneleval.judge.probes.calls import BoundCase, Drawn
 from kerneleval.judge.probes.repeats import shuffled_calls
 from kerneleval.pipeline import check
@@ -97,7 +97,7 @@ def test_a_slow_candidate_gets_fewer_calls_in_a_window(
     """An interpreted kernel of ten seconds a call met the limit of a window in which it was called twelve times."""
     file = tmp_path / "exp.py"
     file.write_text("import time\nimport torch\n\n\ndef exp(x):\n    time.sleep(0.4)\n    return torch.exp(x)\n")
-    monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(patience, "CALLS_S", 3.0)
     monkeypatch.setattr(calls, "_PROBE_S", 1.0)
     verdict = check(
         file,
@@ -367,3 +367,30 @@ def test_an_output_of_zeros_is_not_taken_for_that_of_a_later_call() -> None:
     new = {id(one) for one in drawn}
     assert not calls._of_later_call([torch.zeros(1, 1)], [positive[0], zero], 0, new)
     assert calls._of_later_call(positive[1].expectation.native, positive[:2], 0, new)
+
+
+DIES = """
+import ctypes
+import time
+
+
+def gelu(x):
+    time.sleep(0.5)
+    ctypes.string_at(0)
+"""
+
+
+@pytest.mark.parametrize(("most_lost_s", "died"), [(60.0, 3), (0.3, 1)])
+def test_a_worker_that_takes_long_to_die_is_not_replaced(
+    most_lost_s: float, died: int, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes memory up to its limit was waited for three times, 30 s in all."""
+    file = tmp_path / "gelu.py"
+    file.write_text(DIES)
+    monkeypatch.setattr(cells, "_MOST_LOST_S", most_lost_s)
+    options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
+    verdict = check(file, "gelu", judge=judge, timed=False, **options)
+    assert verdict.reason == "crash", verdict.message
+    messages = [cell.outcome.message for cell in verdict.cells if isinstance(cell.outcome, Failed)]
+    assert len(messages) > died
+    assert [m.startswith("not run after") for m in messages].index(True) == died

@@ -385,7 +385,7 @@ def test_seconds_in_which_others_measured_are_not_counted(monkeypatch: pytest.Mo
     monkeypatch.setattr(clock.Pair, "once", window)
     anything: Any = None
     pair = clock.Pair(
-        candidate="mine", baselines=("theirs", "twin"), candidate_first=True, generator=anything, timeout_s=1
+        candidate="mine", baselines=("theirs", "twin"), candidate_first=True, generator=anything, limit=anything
     )  # type: ignore[arg-type]
     pair.warm(anything, 6, 0.005, lambda: 0.0)
     assert made == ["mine", "theirs", "twin"]

@@ -16,6 +16,7 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.judge.windows.protocol import CallMode, Cut, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
+from kerneleval.worker.host import TimeLimit
 
 FORWARD_S = 0.05
 SLOW_FORWARD = f"""import time
@@ -53,7 +54,7 @@ def window_of(loaded: Loaded, judge: Judge, **options: object) -> tuple[Window, 
     call = CallLayout(args=(slot,), grads=(slot,), outputs=outputs, wanted=(0,), dims={})
     content = [[torch.randn(6, 50) for _ in range(2)] for _ in range(CALLS)]
     buffer = WindowBuffer(WindowLayout([call] * CALLS, "backward"), judge.device, content)
-    return loaded.runner.window(buffer, timeout_s=30.0, check_mutation=True, **options), buffer
+    return loaded.runner.window(buffer, limit=TimeLimit(30.0), check_mutation=True, **options), buffer
 
 
 def right(window: Window, buffer: WindowBuffer) -> bool:

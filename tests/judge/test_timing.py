@@ -32,6 +32,7 @@ from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
 from kerneleval.sandbox import processes
 from kerneleval.tasks import find
+from kerneleval.worker.host import TimeLimit
 
 GELU_CPP = """
 #include <cmath>
@@ -83,10 +84,10 @@ def _plain(verdict):
     return to_plain(verdict)
 
 
-def pair_of(candidate, baseline, timeout_s=1.0):
+def pair_of(candidate, baseline, limit_s=1.0):
     generator = torch.Generator().manual_seed(0)
     return Pair(
-        candidate=candidate, baselines=(baseline,), candidate_first=True, generator=generator, timeout_s=timeout_s
+        candidate=candidate, baselines=(baseline,), candidate_first=True, generator=generator, limit=TimeLimit(limit_s)
     )
 
 
@@ -102,7 +103,7 @@ class _Side:
         yield
         self.stopped = False
 
-    def window(self, buffer, *, timeout_s, check_mutation, timed, cut=None, keep=-1):
+    def window(self, buffer, *, limit, check_mutation, timed, cut=None, keep=-1):
         assert self.other is None or self.other.stopped
         assert not self.stopped
         self.timed.append(timed)
@@ -425,7 +426,7 @@ def _measured(candidate, baseline, *, tier, pace_ns=0.0, recorded_pace_ns=0.0):
         Protocol(tier=tier),
         devices.find("cpu"),
         session=0,
-        timeout_s=1.0,
+        limit=TimeLimit(1.0),
     )
 
 
@@ -696,10 +697,10 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
         loaded = Loaded(judge.pool, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
         call = CallLayout(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
         buffer = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
-        window = loaded.runner.window(buffer, timeout_s=30.0, check_mutation=False, keep=2)
+        window = loaded.runner.window(buffer, limit=TimeLimit(30.0), check_mutation=False, keep=2)
         right = output_views(window, buffer.layout, 2)
         assert unchanged(loaded.runner, [right], 30.0)
-        loaded.runner.window(buffer, timeout_s=30.0, check_mutation=False, keep=1)
+        loaded.runner.window(buffer, limit=TimeLimit(30.0), check_mutation=False, keep=1)
         assert not unchanged(loaded.runner, [[right[0] * 2]], 30.0)
         loaded.close()
 
@@ -744,7 +745,7 @@ def test_a_window_goes_through_its_calls_again(new_cache, text, right, rounds):
             return torch.Generator() if passes <= 6 else None
 
         window = loaded.runner.window(
-            buffer, timeout_s=30.0, check_mutation=False, mode=CallMode(rounds=rounds, again=again)
+            buffer, limit=TimeLimit(30.0), check_mutation=False, mode=CallMode(rounds=rounds, again=again)
         )
         loaded.close()
     assert passes == 7 and window.elapsed_ns == so_far[-1]

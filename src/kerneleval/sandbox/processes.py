@@ -138,12 +138,6 @@ def activity(pid: int) -> Activity:
     return Activity(0, tick_ns * (int(fields[11]) + int(fields[12])) if fields else 0)
 
 
-def cpu_with_children_s(pid: int) -> float:
-    """CPU time of a process and of the children that it waited for (s); 0 when it is gone or nothing is known."""
-    fields = _stat(pid) if _HAS_PROC else []
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
-
-
 class Held:
     """How long others kept some processes from running, from the first :meth:`begin` on."""
 

@@ -32,6 +32,7 @@ from kerneleval.sandbox import lifecycle
 from kerneleval.sandbox.slot import ResourceLimits, Slot
 from kerneleval.worker.bell import Bell
 from kerneleval.worker.calls import Calling, PreparedCall, flatten, form_of, mismatch
+from kerneleval.worker.compiling import CompileWatch
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.observing import Observing, triton_binaries
 from kerneleval.worker.staging import InOrder, Moved, Staging
@@ -91,6 +92,7 @@ class Worker:
         self.timer: devices.EventTimer | None = None
         self.spin_s = 0.0
         self.bell: Bell | None = None
+        self.watch = CompileWatch(lambda: channel.send({"op": "compiling"}))
 
     def serve(self) -> None:
         """Answer messages until ``quit`` or the judge is gone."""
@@ -177,9 +179,10 @@ class Worker:
         lifecycle.seal()
         _allow_tf32(bool(message["tf32"]))
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
-        self.observing.watch_over(self.in_order, self.staging)
+        self.observing.watch_over(self.in_order, self.staging, self.watch)
         self.guard = Guard(directory)
-        self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
+        with self.watch.over(bool(message.get("watch"))):
+            self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
         self.calling = Calling(self.loaded, self._is_revealed)
         self.observing.watch_over(self.calling)
@@ -203,7 +206,8 @@ class Worker:
         self.beside = self.loaded.module if message["beside"] else None
         torch.manual_seed(int(message["seed"]))
         init = decode_plain(message["init"])
-        with without_hub({}) if "transformers" in sys.modules else contextlib.nullcontext():
+        hub = without_hub({}) if "transformers" in sys.modules else contextlib.nullcontext()
+        with hub, self.watch.over(bool(message.get("watch"))):
             module = self.loaded.make_module(init)
         self.loaded.form = message["form"]
         state = module.state_dict()
@@ -337,7 +341,7 @@ class Worker:
             torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
         self.staging.stage(self.arenas["in"], self.input_bytes)
         self.results, self.launched = self.results[:start], message["recorded"]
-        with self.recording:
+        with self.recording, self.watch.over(bool(message.get("watch"))):
             self._timed(lambda: self._make(start, stop, message["rounds"], recorded=message["recorded"]))
         if stop == len(self.calls):
             self.staging.retire(self.arenas["in"], self.input_bytes)

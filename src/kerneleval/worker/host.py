@@ -15,7 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,11 +35,24 @@ _OUTPUT_KEPT_BYTES = 16 << 10
 _POLL_S = 0.05
 _START_TIMEOUT_S = 120.0
 
-_BUSY_S = 120.0
-"""Seconds, and thrice the deadline, by which it is put off where others keep the worker's threads from running."""
+ANSWER_S = 15.0
+"""Seconds for an answer that takes a worker milliseconds: a thread that holds the interpreter's lock, and objects of
+the candidate's that are let go, can keep it."""
 
 _WORKS = frozenset(["arena", "build", "enter", "go", "graphs", "load", "module", "record", "swap", "warm", "weights"])
 """Requests during which a worker has work to do, and the judge's caller a limit. The others take milliseconds."""
+
+_BUSY_S = 120.0
+"""Seconds, and thrice the limit, by which it is put off where others keep the worker's threads from running."""
+
+_LOOK_S = 1.0
+"""Seconds between two looks at the programs that the worker started."""
+
+_WORKING_S = 0.1
+"""CPU time of theirs between two looks that tells a compiler from a program that waits."""
+
+_OFTEN_S, _SELDOM_S = 0.2, 3.0
+"""Seconds between two signs of compilation: an earlier one is not heard, and a longer time counts as so much."""
 
 _STALL_S = 60.0
 """Seconds that a worker may keep the judge waiting in all with requests that take milliseconds, beyond one second each:
@@ -56,6 +70,89 @@ _BIND_HELPERS = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 """OpenMP's helper threads stay on a processor each. Left to itself, a kernel that packs threads puts two on one, where
 each waits for the other by keeping it busy: on two virtual processors a third of all 3 ms windows took five times as
 long. The worker's own thread is let go again, for threads of other kinds inherit its mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long a worker may take."""
+
+    calls_s: float
+    """Seconds without a sign that code is compiled."""
+    longest_s: float = 0.0
+    """Seconds in all, where code may be compiled; 0: none may."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether signs of compilation count."""
+        return self.longest_s > self.calls_s
+
+
+class Waiting:
+    """The wait for one answer.
+
+    Args:
+        family: every process of the worker.
+        own: those of them that were there before the candidate.
+    """
+
+    def __init__(self, limit: TimeLimit, family: Callable[[], Iterable[int]], own: frozenset[int]) -> None:
+        self._limit, self._family, self._own = limit, family, own
+        self._held = processes.Held(family)
+        self._began_s = self._signed_s = self._looked_s = time.monotonic()
+        self._deadline_s = self._began_s + limit.calls_s
+        self._waited_s = 0.0
+        self._used_ns: dict[int, int] = {}
+        self.compiled_s = 0.0
+        """For how long there were signs of compilation."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it may be over."""
+        return self._deadline_s - time.monotonic()
+
+    def look(self) -> None:
+        """See what the worker's processes do; called all the time while the judge waits."""
+        self._held.begin()
+        if not self._limit.watched or time.monotonic() < self._looked_s + _LOOK_S:
+            return
+        self._looked_s = time.monotonic()
+        used_ns = {pid: processes.activity(pid).cpu_ns for pid in self._family() if pid not in self._own}
+        worked_ns = sum(max(0, now_ns - self._used_ns.get(pid, 0)) for pid, now_ns in used_ns.items())
+        self._used_ns = used_ns
+        if worked_ns >= 1e9 * _WORKING_S:
+            self.sign()
+
+    def sign(self) -> None:
+        """Something is being compiled now."""
+        now_s = time.monotonic()
+        if now_s < self._signed_s + _OFTEN_S:
+            return
+        self._waited_s += self._held.waited_s()
+        self._held = processes.Held(self._family)
+        self.compiled_s += min(now_s - self._signed_s, _SELDOM_S)
+        self._signed_s = now_s
+        self._deadline_s = min(now_s + self._limit.calls_s, self._latest_s(self._waited_s))
+
+    def is_over(self) -> bool:
+        """Whether the worker has had its time, and that in which others kept it from running beside."""
+        if self.left_s > 0:
+            return False
+        held_s = self._held.waited_s()
+        put_off_s = min(held_s, _BUSY_S, 3 * self._limit.calls_s)
+        latest_s = self._latest_s(self._waited_s + held_s)
+        self._deadline_s = min(self._signed_s + self._limit.calls_s + put_off_s, latest_s)
+        return self.left_s <= 0
+
+    def why(self) -> str:
+        """What was waited for in vain."""
+        took_s = time.monotonic() - self._began_s
+        last = f", the last {self._limit.calls_s:.0f} s of them without a sign of progress" if self.compiled_s else ""
+        return f"within {took_s:.0f} s{last if took_s < self._limit.longest_s else ''}"
+
+    def _latest_s(self, waited_s: float) -> float:
+        """When it is over in any case."""
+        longest_s = max(self._limit.longest_s, self._limit.calls_s)
+        return self._began_s + longest_s + min(waited_s, _BUSY_S, 3 * self._limit.calls_s)
 
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
@@ -153,6 +250,7 @@ class Zygote:
         worker = Worker(self, number, slot, int(forked["pid"]), channel, read_end, limits.memory_bytes)
         ready = worker.request("enter", None, "ready", timeout_s=_START_TIMEOUT_S)
         worker.trust = from_plain(Trust, ready["trust"])
+        worker.know_own()
         if find(self.device).spin_s and Bell.possible():
             worker.share_bell()
         worker.fork_s = time.perf_counter() - started
@@ -210,9 +308,16 @@ class Worker:
         self._bell: Bell | None = None
         self._armed = False
         self._unread_s = 0.0
+        self._own: frozenset[int] = frozenset()
+        self.compiled_s = 0.0
+        """For how long it has compiled so far, as far as that was watched and as it looks."""
         self.alive = True
         self.trust = Trust(level="weak")
         self.fork_s = 0.0
+
+    def know_own(self) -> None:
+        """The processes that there are now are no programs that the candidate started."""
+        self._own = frozenset(self._family())
 
     def share_bell(self) -> None:
         """Let windows begin and end without messages."""
@@ -242,8 +347,10 @@ class Worker:
         timeout_s: float,
         fds: Sequence[int] = (),
         spin_s: float = 0.0,
+        longest_s: float = 0.0,
     ) -> dict[str, Any]:
-        """Send (unless ``message`` is None) and wait for the answer ``expect``, at first without sleeping. Raises
+        """Send (unless ``message`` is None) and wait for the answer ``expect``, at first without sleeping; for so long
+        in all, if for longer, where something is compiled meanwhile (of ``go``, ``load`` and ``module``). Raises
         WorkerError: the operation raised in the worker, which lives on; WorkerFailure: the worker is gone, and all of
         it was killed.
         """
@@ -251,14 +358,16 @@ class Worker:
             self.computed()  # else what was left unread would be taken for the answer to this
         self._armed = False
         began_s = time.monotonic()
+        limit = TimeLimit(timeout_s, longest_s)
         try:
             if message is not None:
-                self._channel.send({"op": operation, **message}, fds, timeout_s=timeout_s)
-            answer = self._wait(operation, timeout_s, spin_s)
+                watch = {"watch": True} if limit.watched else {}
+                self._channel.send({"op": operation, **message, **watch}, fds, timeout_s=timeout_s)
+            answer = self._wait(operation, limit, spin_s)
         except Closed:
             raise self._ended(operation) from None
-        except WireTimeout:
-            raise self._kill("timeout", f"no answer to '{operation}' within {timeout_s:g} s") from None
+        except WireTimeout as error:
+            raise self._kill("timeout", f"no answer to '{operation}' {error}") from None
         except WireError as error:
             raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
         if operation not in _WORKS:
@@ -272,16 +381,17 @@ class Worker:
             raise self._kill("protocol", f"the worker answered {said} to '{operation}' instead of '{expect}'")
         return answer
 
-    def go(self, go: Go, *, timeout_s: float, spin_s: float) -> int:
+    def go(self, go: Go, *, limit: TimeLimit, spin_s: float) -> int:
         """Have calls made; when the worker said that they were (``perf_counter_ns``). It may say so on the bell alone:
         :meth:`computed` waits for its message. Raises WorkerError, WorkerFailure.
         """
-        if self._bell is None or not self._armed or not go.fits:
+        if self._bell is None or not self._armed or not go.fits or limit.watched:
             message = {"calls": [go.start, go.stop], "rounds": go.rounds, "recorded": go.recorded}
-            self.request("go", message, "computed", timeout_s=timeout_s, spin_s=spin_s)
+            longest_s = limit.longest_s
+            self.request("go", message, "computed", timeout_s=limit.calls_s, spin_s=spin_s, longest_s=longest_s)
             return time.perf_counter_ns()
         self._bell.ring(go)
-        self._armed, self._unread_s = False, timeout_s
+        self._armed, self._unread_s = False, limit.calls_s
         if ended := self._bell.ended(spin_s):
             return ended
         self.computed()
@@ -291,7 +401,7 @@ class Worker:
         """A window is about to open: the worker is to stay awake, on that processor (-1: any). Raises WorkerError,
         WorkerFailure.
         """
-        self.request("arm", {"processor": processor}, "armed", timeout_s=30.0, spin_s=spin_s)
+        self.request("arm", {"processor": processor}, "armed", timeout_s=ANSWER_S, spin_s=spin_s)
         self._armed = True
 
     def computed(self) -> None:
@@ -327,10 +437,6 @@ class Worker:
         if self._pauses.offence is not None:
             raise self._kill(*self._pauses.offence)
 
-    def cpu_s(self) -> float:
-        """CPU time that its processes have used, with the children that they waited for."""
-        return sum(processes.cpu_with_children_s(pid) for pid in self._family())
-
     def end(self, reason: Reason, message: str) -> WorkerFailure:
         """Kill it for a reason that the caller found; what to raise."""
         return self._kill(reason, message)
@@ -340,30 +446,33 @@ class Worker:
         own = [] if any(layer.startswith("monitor") for layer in self.trust.layers) else [self.pid]
         return [*own, *processes.descendants(self.pid)]
 
-    def _wait(self, operation: str, timeout_s: float, spin_s: float) -> dict[str, Any]:
-        now = time.monotonic()
-        deadline, spin_until, look_at = now + timeout_s, now + spin_s, now + _POLL_S
+    def _wait(self, operation: str, limit: TimeLimit, spin_s: float) -> dict[str, Any]:
+        spin_until = time.monotonic() + spin_s
         while spin_s and time.monotonic() < spin_until:
             if (message := self._channel.poll()) is not None:
                 return message
+        waiting = Waiting(limit, self._family, self._own)
+        try:
+            return self._answer(operation, limit, waiting)
+        finally:
+            self.compiled_s += waiting.compiled_s
+
+    def _answer(self, operation: str, limit: TimeLimit, waiting: Waiting) -> dict[str, Any]:
         channel = self._channel.fileno()
-        watched = [channel, self._output]
-        latest, held = deadline + min(_BUSY_S, 3 * timeout_s), processes.Held(self._family)
+        watched, look_at = [channel, self._output], time.monotonic() + _POLL_S
         while True:
             message = self._channel.poll()
             if message is not None:
-                return message
-            left = deadline - time.monotonic()
-            if left <= 0:
-                deadline = min(latest, now + timeout_s + held.waited_s())
-                if time.monotonic() >= deadline:
-                    raise WireTimeout(f"no answer within {timeout_s:g} s")
-                continue
-            ready, _, _ = select.select(watched, [], [], min(left, _POLL_S))
+                if not limit.watched or message.get("op") != "compiling":
+                    return message
+                waiting.sign()
+            if waiting.is_over():
+                raise WireTimeout(waiting.why())
+            ready, _, _ = select.select(watched, [], [], max(0.0, min(waiting.left_s, _POLL_S)))
             if self._output in ready and not self._drain():
                 watched = [channel]
             if time.monotonic() >= look_at:  # however much it prints or sends meanwhile
-                held.begin()
+                waiting.look()
                 self._check_memory(operation)
                 look_at = time.monotonic() + _POLL_S
 

@@ -100,9 +100,7 @@ class Subject:
         """What must come out, by the oracle."""
         return self._bound.expect(self._args, self._grads).expectation
 
-    def window(
-        self, *, record: bool = False, mute: bool = False, in_order: bool = False, timeout_s: float = _TIMEOUT_S
-    ) -> Seen:
+    def window(self, *, record: bool = False, mute: bool = False, in_order: bool = False) -> Seen:
         """Call the candidate, watched.
 
         Args:
@@ -119,13 +117,13 @@ class Subject:
         buffer = WindowBuffer(self._layout, self._calls.device, [tensors])
         runner.prepare(self._layout)
         how = {"record": record, "mute": mute, "in_order": in_order}
-        runner.worker.request("observe", how, "observing", timeout_s=timeout_s)
+        runner.worker.request("observe", how, "observing", timeout_s=_TIMEOUT_S)
         try:
-            window = runner.window(buffer, timeout_s=timeout_s, check_mutation=False)
+            window = runner.window(buffer, limit=self._calls.limit, check_mutation=False)
         except WorkerError:
-            self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
+            self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
             raise
-        answer = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+        answer = runner.worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S)
         self._calls.loaded.note(answer)
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
@@ -377,9 +375,9 @@ class _Examination:
         subject = Subject(self.calls, case)
         if not any(t.numel() for t in subject.native):
             return  # nothing comes out, so nothing need be computed
-        seen = subject.window(record=True, mute=False, timeout_s=self.calls.longest_s)
+        seen = subject.window(record=True, mute=False)
         if not alike(seen.outputs, subject.native):
-            again = subject.window(record=True, mute=False, timeout_s=self.calls.longest_s)
+            again = subject.window(record=True, mute=False)
             if not right(again.outputs, subject.expectation()):
                 yield self._wrong(subject)
         one = _Case(case, seen, given=subject.is_given)
@@ -398,7 +396,7 @@ class _Examination:
             return
         for attempt in range(2):
             subject = subject.again() if attempt else subject
-            outputs = subject.window(in_order=True, timeout_s=self.calls.longest_s).outputs
+            outputs = subject.window(in_order=True).outputs
             if alike_everywhere(outputs, subject.native) or right(outputs, subject.expectation()):
                 return
         yield Finding(
@@ -410,7 +408,7 @@ class _Examination:
 
     def _wrong(self, subject: Subject) -> Finding:
         """What to say of a wrong watched window: who is wrong on the same inputs unwatched too has not looked."""
-        result = compare(subject.window(timeout_s=self.calls.longest_s).outputs, subject.expectation())
+        result = compare(subject.window().outputs, subject.expectation())
         if isinstance(result, Mismatch):
             message = f"{subject.case.key}: {result.message}"
             return Finding(level="fail", stage="correctness", reason="wrong_output", message=message)

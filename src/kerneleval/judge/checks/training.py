@@ -239,7 +239,7 @@ def _window(
     loaded: Loaded, calls: Calls, layout: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False
 ) -> Window:
     buffer = WindowBuffer(layout, calls.device, [one.tensors for one in drawn])
-    return loaded.runner.window(buffer, timeout_s=calls.longest_s, check_mutation=look)
+    return loaded.runner.window(buffer, limit=calls.limit, check_mutation=look)
 
 
 _Look = Callable[[Calls, Case], _Wrong | None]

@@ -42,12 +42,23 @@ from kerneleval.records import (
     UsageError,
     new_secret,
 )
+from kerneleval.worker.host import TimeLimit, WorkerFailure
 
 _SMALL = 1e-2
 """A plain argument below this is taken for an epsilon."""
 
 _FRACTIONS = 2**8
 """Fractions in units of 1 / this are numbers of bfloat16, and of float16."""
+
+
+_LOADING_S = 0.1
+"""An expectation that took longer may have loaded libraries."""
+
+_RUNS = 20
+"""Native runs in the time of which an expectation is made at most, if no library is loaded."""
+
+_LOADED: set[tuple[str, str, str]] = set()
+"""Devices, directions and dtypes of which this process has made an expectation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +182,25 @@ class BoundCase:
             raise NotJudgedError(f"{self.case.key}: the file itself raises there: {error}") from error
         if others and not all(bool(out.isfinite().all()) for out in expectation.native):
             raise NotJudgedError(f"{self.case.key}: the outputs of the file itself are not finite there")
-        took_s = time.perf_counter() - began_s
+        took_s = self._warm_s(args, grads, time.perf_counter() - began_s)
         return Drawn(args=args, grads=grads, expectation=expectation, took_s=took_s)
+
+    def _warm_s(self, args: Sequence[Any], grads: Sequence[torch.Tensor], took_s: float) -> float:
+        """What an expectation takes once libraries are loaded, of which the first one took so long: by what the native
+        reference takes now.
+        """
+        kind = (self.device.name, self.case.direction, self.case.dtype)
+        if kind in _LOADED or took_s < _LOADING_S:
+            return took_s
+        _LOADED.add(kind)
+        began_s = time.perf_counter()
+        if self.problem is not None:
+            self.problem.reference(list(args), self.weights or {})
+        else:
+            where = self.native_on
+            reference.native(self.task, self.case, args, grads or None, tf32=self.tf32, native_on=where)
+        self.device.synchronize()
+        return min(took_s, _RUNS * (time.perf_counter() - began_s))
 
     def call_layout(self, drawn: Drawn, variant: int = 0) -> CallLayout:
         """The layout of one call; ``variant``: which variant of the case's layout (``layouts.strided``)."""
@@ -273,9 +301,6 @@ def _refresh_of(tensor: torch.Tensor) -> Refresh:
     return "moved" if flat.unique().numel() == flat.numel() else "elements"
 
 
-CALL_TIMEOUT_S = 120.0
-"""Seconds that one window may take at most while correctness is judged: a first call may compile or autotune."""
-
 _PROBE_S = 10.0
 """Seconds that the further calls of a window may take together; slower candidates get fewer calls."""
 
@@ -323,6 +348,8 @@ class Calls:
         """Plain arguments that get another value than the task's, by name."""
         self.last_layouts: tuple[CallLayout, ...] = ()
         """Layouts of the calls of the last window."""
+        self.lost_s = 0.0
+        """How long the windows took in which a worker died."""
         self._last_call_s = self._slowest_s = 0.0
         self._patience = Patience(loaded.candidate, device.name)
         self._called: set[tuple[int, str]] = set()
@@ -354,7 +381,9 @@ class Calls:
         if case.dims not in self._problems:
             assert self.task.build is not None
             self._problems.clear()
+            began_s = time.perf_counter()
             self._problems[case.dims] = self.task.build(case.dims_map, self.device.judge_device)
+            self.loaded.reference_s = time.perf_counter() - began_s
         return self._problems[case.dims]
 
     def ensure_module(self, loaded: Loaded, case: Case) -> None:
@@ -427,13 +456,15 @@ class Calls:
             self.device.trim()  # what was freed here is kept from the worker
         where = Cut(at=cut) if cut else None
         reference_s = sum(one.took_s for one in drawn)
-        worker, first = self.loaded.runner.worker, self._is_first(layout)
-        compiles = first and self._patience.may_compile
-        before_s = worker.cpu_s() if compiles else 0.0
-        limit_s = self._patience.limit_s(reference_s, first=first, longest_s=CALL_TIMEOUT_S)
-        window = self.loaded.runner.window(buffer, timeout_s=limit_s, check_mutation=look, cut=where)
-        compiling_s = worker.cpu_s() - before_s if compiles else 0.0
-        if why := self._patience.charge(window.elapsed_ns / 1e9, reference_s, compiling_s):
+        worker = self.loaded.runner.worker
+        limit, compiled_s = self._patience.limit(reference_s, first=self._is_first(layout)), worker.compiled_s
+        began_s = time.monotonic()
+        try:
+            window = self.loaded.runner.window(buffer, limit=limit, check_mutation=look, cut=where)
+        except WorkerFailure:
+            self.lost_s += time.monotonic() - began_s
+            raise
+        if why := self._patience.charge(window.elapsed_ns / 1e9, reference_s, worker.compiled_s - compiled_s):
             raise worker.end("timeout", why)
         return window, layout
 
@@ -446,12 +477,11 @@ class Calls:
         return first
 
     @property
-    def longest_s(self) -> float:
-        """How long a window of one call may take whose expectation nobody has computed: ten times as long as one that
-        was made.
+    def limit(self) -> TimeLimit:
+        """How long a window may take whose expectations nobody has computed: beside what any may, ten times as long as
+        the slowest call that was made.
         """
-        usual_s = self._patience.limit_s(0.0, first=True, longest_s=CALL_TIMEOUT_S)
-        return min(CALL_TIMEOUT_S, usual_s + 10 * self._slowest_s)
+        return self._patience.limit_beyond(10 * self._slowest_s, first=True)
 
     def outputs(self, call_layout: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
         """What the candidate gives on arguments of a known layout (forward; not compared with anything).
@@ -461,5 +491,5 @@ class Calls:
         """
         layout = WindowLayout([call_layout], case.direction)
         buffer = WindowBuffer(layout, self.device, [[a for a in args if isinstance(a, torch.Tensor)]])
-        window = self.loaded.runner.window(buffer, timeout_s=self.longest_s, check_mutation=False)
+        window = self.loaded.runner.window(buffer, limit=self.limit, check_mutation=False)
         return output_views(window, layout, 0)

@@ -44,6 +44,9 @@ from kerneleval.worker.host import WorkerError, WorkerFailure
 _MOST_CRASHES = 3
 """Workers that a candidate may lose; after the last one no further case is run."""
 
+_MOST_LOST_S = 5.0
+"""Seconds that workers may take to die, in all: one that takes memory up to its limit needs seconds."""
+
 _HELD_CASES = 8
 """Cases that :class:`Prefetch` holds drawn at a time."""
 
@@ -171,6 +174,8 @@ class CellJudge:
 
     def _failure(self, case: Case, error: WorkerError | WorkerFailure | BuildFailed) -> Failed:
         if isinstance(error, BuildFailed):
+            if error.reason == "timeout":  # making another module would take as long
+                self._given_up = error.outcome()
             return error.outcome()
         if isinstance(error, WorkerFailure):
             return self._gone(error)
@@ -203,11 +208,12 @@ class CellJudge:
 
     def _gone(self, failure: WorkerFailure) -> Failed:
         """The outcome of a call that the worker did not survive. There is a new worker then, unless this one hung
-        (waiting again would cost as much), died too often or loads no more.
+        (waiting again would cost as much), died too often or too slowly, or loads no more.
         """
         outcome = Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
         loaded = self.calls.loaded
-        if failure.reason == "timeout" or loaded.crashes + 1 >= _MOST_CRASHES:
+        died_enough = loaded.crashes + 1 >= _MOST_CRASHES or self.calls.lost_s > _MOST_LOST_S
+        if failure.reason == "timeout" or died_enough:
             self._given_up = outcome
             return outcome
         try:

@@ -37,7 +37,7 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
-from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
 
 _REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
 
@@ -250,7 +250,7 @@ def measure(
     device: Device,
     *,
     session: int,
-    timeout_s: float,
+    limit: TimeLimit,
 ) -> TimedRun:
     """Time one cell in one session.
 
@@ -267,7 +267,7 @@ def measure(
         baselines=baselines,
         candidate_first=session % 2 == 0,
         generator=torch.Generator(device=device.judge_device).manual_seed(new_secret()),
-        timeout_s=timeout_s,
+        limit=limit,
         gradient_alone=cell.gradient_alone,
     )
     alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
@@ -282,7 +282,7 @@ def measure(
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
             buffer = _sized(pair, cell, effort, device, None, found, most)
-        if not candidate.unchanged(held, timeout_s):
+        if not candidate.unchanged(held, limit.calls_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found, cell.call, len(buffer.layout.calls), session, device)
         joules: Evidence = {}

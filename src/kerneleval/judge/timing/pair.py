@@ -13,7 +13,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,11 +23,14 @@ from kerneleval.judge.oracle.expectation import TimedBounds, is_eight_bit, same
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import CallMode, Cut, Runner, Window, output_views
 from kerneleval.records import DTYPES
-from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
 
 _COMPARE_BYTES = 256 << 20
 """Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
 
+
+_BASELINE = TimeLimit(120.0)
+"""How long a window of the baseline may take, which is trusted: one may compile."""
 
 _TELLING = 256
 """Elements of an output that is drawn which are equal under two seeds by no chance, be they flags."""
@@ -234,7 +237,10 @@ class Pair:
     candidate_first: bool
     """Whose memory is allocated first: where it lies decides up to 1 % of a kernel's time."""
     generator: torch.Generator
-    timeout_s: float
+    limit: TimeLimit
+    """How long the first window of the candidate may take; no later one compiles."""
+    compiles: bool = False
+    """Whether these windows are the first."""
     gradient_alone: bool = False
     """Whether the baseline's forward calls are made before the clock starts."""
     recorded: bool = False
@@ -255,7 +261,7 @@ class Pair:
         for runner in self.sides:
             name = "candidate" if runner is self.candidate else "baseline"
             alone = self.gradient_alone and runner is not self.candidate
-            if refused := runner.record(gradient_alone=alone, timeout_s=self.timeout_s):
+            if refused := runner.record(gradient_alone=alone, timeout_s=self._limit(runner).calls_s):
                 return f"the {name} cannot be recorded: {refused}"
         return ""
 
@@ -266,7 +272,7 @@ class Pair:
         if gradient_alone or self.recorded:
             usual["mode"] = CallMode(gradient_alone=gradient_alone, recorded=self.recorded)
         with contextlib.nullcontext() if runner is self.candidate else self.candidate.still():
-            return runner.window(buffer, timeout_s=self.timeout_s, **(usual | options))
+            return runner.window(buffer, limit=self._limit(runner), **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window on new content."""
@@ -283,7 +289,12 @@ class Pair:
 
     def first_calls(self, buffer: WindowBuffer) -> tuple[Window, Window]:
         """Windows that may compile, load or tune. The candidate's worker holds its outputs from now on."""
-        return self.one_each(buffer, keep=0)
+        return replace(self, compiles=True).one_each(buffer, keep=0)
+
+    def _limit(self, runner: Runner | BaselineSide) -> TimeLimit:
+        if runner is not self.candidate:
+            return _BASELINE
+        return self.limit if self.compiles else TimeLimit(self.limit.calls_s)
 
     def both(
         self,

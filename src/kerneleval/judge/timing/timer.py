@@ -52,7 +52,7 @@ from kerneleval.records import (
     to_plain,
 )
 from kerneleval.records.outcomes import TimeKind
-from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
 
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
@@ -83,7 +83,7 @@ _SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
 }
 """By PyTorch's name of the device, the last two by data sheets: a gelu in each of the shorter classes and a square
 product in the longest."""
-_TIMEOUT_S = 60.0
+_LIMIT = TimeLimit(60.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,7 @@ def _session(
     pool.quiet()
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
     for _ in range(max(1, 4 // effort.min_quads)):
-        run = clock.measure(first.runner, twin, cell, protocol, device, session=0, timeout_s=_TIMEOUT_S)
+        run = clock.measure(first.runner, twin, cell, protocol, device, session=0, limit=_LIMIT)
         runs.append(run)
     recorded = [pair_log_ratios(run.device, by_events=True)[0] for run in runs if run.device is not None]
     calls = [pair_log_ratios(run.samples)[0] for run in runs]
@@ -199,9 +199,6 @@ def _noise(sessions: list[np.ndarray], least: float = _LEAST_BETWEEN, farthest: 
     # the true mean of an A/A run is 0: the second moment about 0 is the variance of the session means
     between = max(0.0, float((means**2).mean()) - within / count)
     return Noise(spread=math.sqrt(within), between=max(math.sqrt(between), least), farthest=farthest)
-
-
-_WINDOW_TIMEOUT_S = 120.0
 
 
 class Timer:
@@ -328,7 +325,7 @@ class Timer:
                 calls.protocol,
                 self._device,
                 session=session,
-                timeout_s=_WINDOW_TIMEOUT_S,
+                limit=calls.limit,
             )
         except BaselineError as error:
             raise _baseline_failed(f"{calls.task.name} failed at {case.key}", error, calls.protocol) from error

@@ -15,8 +15,10 @@ import torch
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import dense, offsets
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
+from kerneleval.worker.host import ANSWER_S
 
-_TIMEOUT_S = 60.0
+_COPIED_BYTES_S = 1 << 27
+"""Bytes of weights that a worker copies in a second at least."""
 
 State = list[tuple[str, tuple[int, ...], str]]
 
@@ -112,5 +114,5 @@ def reveal_weights(loaded: Loaded, weights: Mapping[str, torch.Tensor], only: Co
         runner.write_input(place, weight)
         tensors.append([theirs, [place, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), 0]])
     runner.device.synchronize()
-    runner.worker.request("weights", {"tensors": tensors}, "weighted", timeout_s=_TIMEOUT_S)
+    runner.worker.request("weights", {"tensors": tensors}, "weighted", timeout_s=ANSWER_S + end / _COPIED_BYTES_S)
     runner.clear_inputs(end)

@@ -30,13 +30,16 @@ from kerneleval.devices import Arena, Device, typed_view
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.records import DTYPES, Failed
 from kerneleval.worker.bell import Go
-from kerneleval.worker.host import Worker, WorkerError
+from kerneleval.worker.host import ANSWER_S, TimeLimit, Worker, WorkerError
 
 _FLOAT_POISON = 0xFF
 """Byte written over the outputs' memory before collection: NaN in every float type, -1 in the signed integers."""
 
 _PART_BYTES = 256 << 20
 """Bytes that are compared at a time, because comparing takes as much memory again."""
+
+_MAPPED_BYTES_S = 1 << 30
+"""Bytes that a worker maps in a second at least."""
 
 _LOOKED = 32
 """Calls of a window, secret ones, of which the worker says whether their arguments are still what was given: all of
@@ -146,7 +149,7 @@ class Runner:
             message = {"name": name, "handle": arena.handle, "fd": arena.fd >= 0}
             fds = (arena.fd,) if arena.fd >= 0 else ()
             try:
-                self.worker.request("arena", message, "mapped", timeout_s=60.0, fds=fds)
+                self.worker.request("arena", message, "mapped", timeout_s=ANSWER_S + size / _MAPPED_BYTES_S, fds=fds)
             except BaseException:
                 self.device.release(arena)
                 raise
@@ -159,7 +162,7 @@ class Runner:
         if layout is self._layout:
             return
         self.reserve(layout.input_bytes, layout.output_bytes)
-        self.worker.request("prepare", layout.message(), "prepared", timeout_s=60.0)
+        self.worker.request("prepare", layout.message(), "prepared", timeout_s=ANSWER_S)
         self._layout = layout
 
     def record(self, *, gradient_alone: bool, timeout_s: float) -> str:
@@ -204,7 +207,7 @@ class Runner:
         self,
         buffer: WindowBuffer,
         *,
-        timeout_s: float,
+        limit: TimeLimit,
         check_mutation: bool,
         timed: bool = False,
         cut: Cut | None = None,
@@ -214,6 +217,7 @@ class Runner:
         """Reveal, compute, destroy, collect, snapshot.
 
         Args:
+            limit: how long its calls may take.
             check_mutation: whether to see if revealed memory changed.
             timed: whether the window's time counts; if so the device comes to rest first.
             cut: where the window is cut in two; None: nowhere.
@@ -230,19 +234,19 @@ class Runner:
         revealed, started = self._open(buffer, cut, timed)
         staged, first = self.device.sharing == "staged", cut.at if cut is not None else 0
         if mode.gradient_alone:
-            started = self._forward(buffer, 0, first or len(layout.calls), timeout_s, mode.recorded)
+            started = self._forward(buffer, 0, first or len(layout.calls), limit, mode.recorded)
         look = check_mutation and not staged
-        early = self._first_part(buffer, cut, offsets, timeout_s, look, mode.recorded) if cut is not None else None
+        early = self._first_part(buffer, cut, offsets, limit, look, mode.recorded) if cut is not None else None
         if cut is not None and mode.gradient_alone:
-            self._forward(buffer, first, len(layout.calls), timeout_s, mode.recorded)
-        elapsed = self._compute(buffer, started, timeout_s, first, mode)
-        late = self._collect(buffer, offsets, first, len(layout.calls), timeout_s, look, keep)
+            self._forward(buffer, first, len(layout.calls), limit, mode.recorded)
+        elapsed = self._compute(buffer, started, limit, first, mode)
+        late = self._collect(buffer, offsets, first, len(layout.calls), limit, look, keep)
         mutated, wrong = late.mutated, _claimed_wrong(late.answer.get("wrong"))
         if early is not None:
             mutated, wrong = mutated or early.mutated, _claimed_wrong(early.answer.get("wrong")) or wrong
             _take_calls(late.outputs, early.outputs, layout, offsets[:first])
         if check_mutation and layout.input_bytes and staged:
-            mutated = self._mutated_there(buffer, first, timeout_s)
+            mutated = self._mutated_there(buffer, first, limit)
         return Window(
             elapsed_ns=float(elapsed),
             collect_ns=float(late.took_ns),
@@ -267,9 +271,11 @@ class Runner:
             (self.device.settle if timed else self.device.synchronize)()
             return revealed, time.perf_counter_ns()
 
-    def _forward(self, buffer: WindowBuffer, first: int, stop: int, timeout_s: float, recorded: bool) -> int:
+    def _forward(self, buffer: WindowBuffer, first: int, stop: int, limit: TimeLimit, recorded: bool) -> int:
         """Have the forward calls made of those calls whose gradients come next; when the device rests again (ns)."""
-        self.worker.request("graphs", {"calls": [first, stop], "recorded": recorded}, "graphed", timeout_s=timeout_s)
+        self.worker.request(
+            "graphs", {"calls": [first, stop], "recorded": recorded}, "graphed", timeout_s=limit.calls_s
+        )
         self.worker.arm(self._processor, self.device.spin_s)
         with self.still():
             # once more, so that device and worker are as they are after any reveal: it takes the device 0.15 ms to go
@@ -278,12 +284,12 @@ class Runner:
             self.device.settle()
             return time.perf_counter_ns()
 
-    def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, first: int, mode: CallMode) -> int:
+    def _compute(self, buffer: WindowBuffer, started_ns: int, limit: TimeLimit, first: int, mode: CallMode) -> int:
         """Have all calls from ``first`` on made in as many passes as asked for; the time of all of them (ns), the first
         since ``started_ns``.
         """
         count = len(buffer.layout.calls)
-        elapsed = self._go(first, count, mode.rounds, timeout_s, mode.recorded) - started_ns
+        elapsed = self._go(first, count, mode.rounds, limit, mode.recorded) - started_ns
         while mode.again is not None and (generator := mode.again(elapsed)) is not None:
             self.worker.computed()
             with self.still():
@@ -291,22 +297,22 @@ class Runner:
                     self._arenas["in"].bytes[changed].copy_(buffer.bytes[changed])
                 self.device.settle()
             resumed = time.perf_counter_ns()
-            elapsed += self._go(0, count, mode.rounds, timeout_s) - resumed
+            elapsed += self._go(0, count, mode.rounds, limit) - resumed
         return elapsed
 
-    def _go(self, first: int, stop: int, rounds: int, timeout_s: float, recorded: bool = False) -> int:
+    def _go(self, first: int, stop: int, rounds: int, limit: TimeLimit, recorded: bool = False) -> int:
         """Have these calls made; when the worker said that they were (ns)."""
         go = Go(first, stop, rounds, recorded)
-        return self.worker.go(go, timeout_s=timeout_s, spin_s=self.device.spin_s)
+        return self.worker.go(go, limit=limit, spin_s=self.device.spin_s)
 
     def _first_part(
-        self, buffer: WindowBuffer, cut: Cut, offsets: list[list[int]], timeout_s: float, look: bool, recorded: bool
+        self, buffer: WindowBuffer, cut: Cut, offsets: list[list[int]], limit: TimeLimit, look: bool, recorded: bool
     ) -> _Collected:
         """Have the calls before the cut made, and take their outputs before the others' inputs are revealed: what was
         put off until a later call is not there.
         """
-        self._go(0, cut.at, 1, timeout_s, recorded)
-        early = self._collect(buffer, offsets, 0, cut.at, timeout_s, look)
+        self._go(0, cut.at, 1, limit, recorded)
+        early = self._collect(buffer, offsets, 0, cut.at, limit, look)
         with self.still():
             self.reveal(buffer, cut.at)
             self.device.synchronize()
@@ -318,7 +324,7 @@ class Runner:
         offsets: list[list[int]],
         first: int,
         stop: int,
-        timeout_s: float,
+        limit: TimeLimit,
         look: bool,
         keep: int = -1,
     ) -> _Collected:
@@ -332,7 +338,9 @@ class Runner:
             self.device.synchronize()  # not settled: threads that still spin here do so for both sides
             began = time.perf_counter_ns()
         self.worker.computed()
-        answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s, spin_s=self.device.spin_s)
+        answer = self.worker.request(
+            "collect", message, "collected", timeout_s=limit.calls_s, spin_s=self.device.spin_s
+        )
         took = time.perf_counter_ns() - began
         outputs = self._arenas["out"].bytes[: layout.output_bytes].clone()
         return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated, outputs=outputs)
@@ -346,12 +354,12 @@ class Runner:
         inputs.zero_()
         return mutated
 
-    def _mutated_there(self, buffer: WindowBuffer, first: int, timeout_s: float) -> bool:
+    def _mutated_there(self, buffer: WindowBuffer, first: int, limit: TimeLimit) -> bool:
         """Whether the staged inputs of the calls from ``first`` on changed on the device, by what the worker gives back
         of them.
         """
         start, nbytes = buffer.layout.starts[first], buffer.layout.input_bytes
-        self.worker.request("back", {}, "given_back", timeout_s=timeout_s)
+        self.worker.request("back", {}, "given_back", timeout_s=limit.calls_s)
         inputs = self._arenas["in"].bytes[:nbytes]
         mutated = not _equal(inputs[start:], buffer.bytes[start:nbytes])
         inputs.zero_()

@@ -16,7 +16,7 @@ from kerneleval.judge.windows.protocol import Runner, output_views
 from kerneleval.languages import Language
 from kerneleval.languages.common.base import known_kernel
 from kerneleval.records import Candidate, to_plain
-from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
 
 _SHAPE = (32, 300)
 """Rows and columns of the input: more rows than threads, and columns that fill no vector evenly."""
@@ -49,7 +49,7 @@ def failure(runner: Runner, language: Language, known: str, arch: str) -> str:
         loading = message | {"names": ["softmax"], "tf32": False}
         runner.worker.request("load", loading, "loaded", timeout_s=_LOAD_TIMEOUT_S)
         doing = "run"
-        window = runner.window(image, timeout_s=_RUN_TIMEOUT_S, check_mutation=False)
+        window = runner.window(image, limit=TimeLimit(_RUN_TIMEOUT_S), check_mutation=False)
     except (WorkerError, WorkerFailure) as error:
         return f"the known kernel {known} does not {doing}: {error}"
     if window.wrong is not None:

@@ -54,8 +54,12 @@ from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
 from kerneleval.worker.wire import encode_plain
 
 _BUILD_TIMEOUT_S = 120.0
-_LOAD_TIMEOUT_S = 240.0
-"""Loading runs the candidate's imports: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
+LOAD_S = 20.0
+"""Seconds that loading a candidate or making its module may take in which nothing is compiled or imported."""
+_LOAD_LONGEST_S = 240.0
+"""Seconds in all: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
+_MODULE_MULTIPLE = 50.0
+"""How many times as slow as the judge a candidate may be to make a module."""
 _MOST_CLAIMS = 32
 _MOST_BINARIES = 1024
 _ARTIFACT_LIMIT_BYTES = 256 << 20
@@ -106,6 +110,8 @@ class Loaded:
         self.crashes = 0
         self.module_key: Any = None
         self._module: tuple[Any, int, Form | None] | None = None
+        self.reference_s = 0.0
+        """What the judge needed to make its own module of these sizes."""
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
         self.paces: dict[tuple[Case, TimeKind], float] = {}
@@ -147,7 +153,9 @@ class Loaded:
     def _ask_to_load(self, request: str, message: dict[str, Any], reply: str) -> dict[str, Any]:
         """The worker's answer; what it raises is a failure to load."""
         try:
-            return self.runner.worker.request(request, message, reply, timeout_s=_LOAD_TIMEOUT_S)
+            limit_s = LOAD_S + _MODULE_MULTIPLE * self.reference_s
+            limit_s = _LOAD_LONGEST_S if self.trusted else min(_LOAD_LONGEST_S, limit_s)
+            return self.runner.worker.request(request, message, reply, timeout_s=limit_s, longest_s=_LOAD_LONGEST_S)
         except WorkerError as error:
             raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
         except WorkerFailure as failure:
@@ -175,7 +183,7 @@ class Loaded:
         Raises:
             WorkerError, WorkerFailure: the worker has none, or died.
         """
-        self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=_LOAD_TIMEOUT_S)
+        self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=LOAD_S)
 
     def note(self, answer: Mapping[str, Any]) -> None:
         """Keep what an answer of the worker says of tampering, and of binaries that were launched."""

@@ -1,0 +1,255 @@
+"""While the judge waits: what is compiled, tuned or imported is told from what runs, and from what says so."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kerneleval.judge import Judge
+from kerneleval.judge.probes import patience
+from kerneleval.judge.windows import worker_pool
+from kerneleval.pipeline import check
+from kerneleval.worker import host
+from kerneleval.worker.compiling import CompileWatch
+from kerneleval.worker.host import TimeLimit, Waiting
+
+PATIENCE_S = 60.0
+
+
+def signs(work: Callable[[threading.Event], Any], looks: int = 8, *, caller: bool = True) -> list[bool]:
+    """What the watch sees of a thread that works, until it says that it is done, at most so often; ``caller``: whether
+    it is the one that the judge waits for.
+    """
+    watch, done = CompileWatch(lambda: None), threading.Event()
+
+    def run() -> None:
+        try:
+            work(done)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    seen: list[bool] = []
+    while not done.wait(0.02) and len(seen) < looks:
+        frame = sys._current_frames().get(thread.ident or 0)
+        seen += [watch.sees({1: frame}, int(caller))] if frame else []
+        del frame
+    done.set()
+    thread.join(PATIENCE_S)
+    return seen
+
+
+def code(text: str, **names: Any) -> dict[str, Any]:
+    """What a candidate's file defines."""
+    space = {"__name__": "candidate", **names}
+    exec(compile(text, "/tmp/candidate.py", "exec"), space)
+    return space
+
+
+def test_numba_compiles_and_what_it_made_runs() -> None:
+    numba = pytest.importorskip("numba")
+    lines = "\n".join(f"    t = t * x + {i}.5" for i in range(300))
+    function = numba.njit(code(f"def long(x):\n    t = 0.0\n{lines}\n    return t\n")["long"])
+    seen = signs(lambda _: function(1.0), looks=1000)
+    assert any(seen) and seen.count(True) >= len(seen) - 2, "from the first look to the last"
+
+
+@pytest.mark.parametrize("calls", [True, False])
+def test_another_library_may_compile_while_it_is_called_or_imported(calls: bool) -> None:
+    """A thread of its own that waits, as pools have, does not."""
+    library: dict[str, Any] = {"__name__": "warp.build"}
+    exec(compile("def build(done):\n    done.wait()\n", torch.__file__.replace("torch", "warp"), "exec"), library)
+    seen = signs(library["build"], caller=calls)
+    assert (all if calls else any)(seen[1:]) == calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def work(done):\n    while not done.is_set():\n        pass\n",
+        "def work(done):\n    done.wait()\n",
+        "import time\n\ndef work(done):\n    while not done.is_set():\n        time.sleep(0.001)\n",
+        "def work(done):\n    while not done.is_set():\n        torch.nn.functional.gelu(x)\n",
+        "import numpy as np\n\ndef work(done):\n    while not done.is_set():\n        np.median(x.numpy())\n",
+    ],
+)
+def test_a_loop_of_the_candidates_own_is_none(text: str) -> None:
+    assert not any(signs(code(text, torch=torch, x=torch.ones(64))["work"]))
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_kernel_that_is_timed_without_an_end_is_none(goes_on: bool) -> None:
+    """``do_bench`` of Triton waits for the device while kernels are chosen."""
+    testing = pytest.importorskip("triton.testing")
+    text = "def many(done):\n    while not done.is_set():\n        sleep(0.01)\n        sleep(0.015)\n"
+    library = {"__name__": "triton.testing", "sleep": time.sleep}
+    exec(compile(text + "def one(done):\n    done.wait()\n", testing.__file__, "exec"), library)
+    seen = signs(library["many" if goes_on else "one"], looks=40)
+    assert any(seen[1:]) == goes_on
+
+
+TRITON = """
+import sys, threading, time
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from kerneleval.worker.compiling import CompileWatch
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    a = tl.load(x + i)
+    for _ in tl.static_range(24):
+        a = tl.dot(tl.reshape(a, (64, 64)), tl.reshape(a, (64, 64))).reshape((BLOCK,))
+    tl.store(y + i, a)
+
+def work():
+    signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    triton.compile(ASTSource(kernel, signature=signature, constexprs={(3,): 4096}), target=GPUTarget("cuda", 90, 32))
+
+watch, thread = CompileWatch(lambda: None), threading.Thread(target=work)
+thread.start()
+looks, longest, last = 0, 0.0, time.monotonic()
+while thread.is_alive():
+    time.sleep(0.02)
+    frame = sys._current_frames().get(thread.ident)
+    if frame is not None and watch.sees({thread.ident: frame}, thread.ident):
+        looks, longest, last = looks + 1, max(longest, time.monotonic() - last), time.monotonic()
+print(looks)
+"""
+
+
+def test_triton_compiles_for_a_gpu(tmp_path: Path) -> None:
+    """It lets the interpreter's lock go: else nothing would be seen."""
+    pytest.importorskip("triton")
+    file = tmp_path / "compiles.py"
+    file.write_text(TRITON)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    ran = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) >= 3
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(host.time, "monotonic", lambda: self.now_s)
+
+
+def test_signs_put_the_end_off_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    one = Waiting(TimeLimit(15.0, 120.0), list, frozenset())
+    for _ in range(11):
+        clock.now_s += 10
+        assert not one.is_over()
+        one.sign()
+    assert one.compiled_s == 33.0, "seldom signs say little"
+    clock.now_s += 9
+    assert not one.is_over()
+    clock.now_s += 2
+    assert one.is_over() and one.why() == "within 121 s"
+
+
+def test_without_a_sign_it_is_over_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    one = Waiting(TimeLimit(15.0, 120.0), list, frozenset())
+    clock.now_s += 1
+    one.sign()
+    clock.now_s += 16
+    assert one.is_over() and one.why() == "within 17 s, the last 15 s of them without a sign of progress"
+    other = Waiting(TimeLimit(15.0), list, frozenset())
+    clock.now_s += 14
+    assert not other.is_over()
+    clock.now_s += 2
+    assert other.is_over() and other.why() == "within 16 s"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells what processes do")
+@pytest.mark.parametrize("works", [True, False])
+def test_programs_that_work_are_a_sign(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_LOOK_S", 0.01)
+    monkeypatch.setattr(host, "_WORKING_S", 0.01)
+    monkeypatch.setattr(host, "_OFTEN_S", 0.0)
+    program = "while True: pass" if works else "import time\ntime.sleep(100)"
+    with subprocess.Popen([sys.executable, "-S", "-c", program]) as child:
+        one = Waiting(TimeLimit(15.0, 120.0), lambda: [os.getpid(), child.pid], frozenset({os.getpid()}))
+        try:
+            time.sleep(0.5)
+            one.look()  # what was used so far
+            signed_s, until = one.compiled_s, time.monotonic() + (PATIENCE_S if works else 1.0)
+            while one.compiled_s == signed_s and time.monotonic() < until:
+                time.sleep(0.02)
+                one.look()
+        finally:
+            child.kill()
+    assert (one.compiled_s > signed_s) == works
+
+
+COMPILES_LONG = """
+import subprocess
+import sys
+
+import torch
+
+BUSY = "import time\\nend = time.time() + 5\\nwhile time.time() < end: pass"
+done = []
+
+
+def gelu(x):
+    if not done:
+        done.append(subprocess.run([sys.executable, "-c", BUSY], check=True))
+    return torch.nn.functional.gelu(x)
+"""
+
+TABLE_IN_NUMBA = """
+import math
+
+import numba
+import torch
+
+lines = "\\n".join(f"    t = t * x + {i}.5" for i in range(700))
+space = {}
+exec("def long(x):\\n    t = 0.0\\n" + lines + "\\n    return min(1.0, abs(t) + 1.0)\\n", space)
+long = numba.njit(space["long"])
+
+
+def gelu(x):
+    return torch.nn.functional.gelu(x) * long(0.0)
+"""
+
+
+@pytest.mark.parametrize("text", [COMPILES_LONG, TABLE_IN_NUMBA])
+def test_who_compiles_longer_than_calls_may_take_passes(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "CALLS_S", 2.0)
+    monkeypatch.setattr(worker_pool, "LOAD_S", 5.0)
+    file = tmp_path / "gelu.py"
+    file.write_text(text)
+    options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(file, "gelu", judge=judge, allow=("library", "mixed"), timed=False, **options)
+    assert verdict.verdict == "passed", verdict.message
+
+
+def test_a_thread_that_cannot_start_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with CompileWatch(lambda: None).over(wanted=True):
+        ctypes.CDLL(None)
