@@ -17,6 +17,9 @@ class Nothing:
     def launches(self) -> dict[str, int]:
         return {}
 
+    def linked(self) -> dict[str, int]:
+        return {}
+
     def binaries(self) -> list[str]:
         return []
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 from kerneleval.languages.common.base import register
 from kerneleval.languages.common.python_module import PythonLanguage
 from kerneleval.languages.common.watch import Patch
+
+_BLAS = re.compile(r"numba_((?:xx|xg|ez_|raw_)\w+)")
+"""Names in compiled code of the functions by which Numba's run-time calls BLAS and LAPACK."""
 
 
 @register
@@ -39,6 +43,14 @@ class Numba(PythonLanguage):
             Patch(DUFunc, "__call__", lambda f: _describe(f._dispatcher.py_func)),
             Patch(GUFunc, "__call__", lambda f: _describe(f.gufunc_builder.py_func)),
         )
+
+    def linked(self, kernel: Any) -> tuple[str, ...]:
+        """BLAS and LAPACK, which Numba calls for ``np.dot``, ``@`` and ``np.linalg``."""
+        overloads = getattr(getattr(kernel, "_dispatcher", kernel), "overloads", {})
+        found: set[str] = set()
+        for compiled in list(overloads.values()):
+            found.update(_BLAS.findall(compiled.library.get_llvm_str()))
+        return tuple(f"numba.{name}" for name in sorted(found))
 
 
 def _describe(function: Any) -> tuple[str, str]:

@@ -265,7 +265,8 @@ class TrackEvidence:
     track: Track
     """The track that follows from it."""
     aten: Mapping[str, int] = field(default_factory=dict)
-    """ATen operators that compute something, ``aten.name.overload`` -> calls."""
+    """What of libraries computes: ATen operators, ``aten.name.overload`` -> calls, and functions of others,
+    ``numpy.matmul`` -> calls."""
     launches: Mapping[str, int] = field(default_factory=dict)
     """Own kernels, or entry points of native code -> launches."""
     cases: int = 0

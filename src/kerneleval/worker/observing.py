@@ -22,6 +22,7 @@ from typing import Any
 
 from kerneleval.languages import Loaded
 from kerneleval.worker.below import Extensions, everywhere
+from kerneleval.worker.libraries import Libraries
 
 _PACKAGE = "kerneleval."
 """Every module of the worker, the wire and what it loads candidates with; a candidate has no business in any."""
@@ -46,7 +47,9 @@ class Observing:
         self._registered = _registered(self._registry)
         self._recorder = _recorder_class(TorchDispatchMode)
         self._extensions = Extensions()
+        self._libraries = Libraries()
         self._seen: dict[str, int] = {}
+        self._others: dict[str, int] = {}  # functions of other libraries than PyTorch
         self._recorded = False
         self.lost = False
         """Whether the counting of operators was ended inside a window."""
@@ -67,7 +70,7 @@ class Observing:
 
     def begin(self, loaded: Loaded, *, record: bool, mute: bool) -> AbstractContextManager[Any]:
         """Count launches from now on, or make them no-ops; what is to be around the calls."""
-        self._seen, self._recorded = {}, record
+        self._seen, self._others, self._recorded = {}, {}, record
         self._before = loaded.launches()
         loaded.mute(mute)
         self._extensions.mute(mute)
@@ -80,6 +83,7 @@ class Observing:
         with contextlib.ExitStack() as stack:
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(self._stance("force_eager"))
+            stack.enter_context(self._libraries.followed(self._others))
             stack.enter_context(everywhere(self._seen, self._lost))
             stack.enter_context(self._recorder(self._seen))
             yield
@@ -88,7 +92,9 @@ class Observing:
         self.lost = True
 
     def end(self, loaded: Loaded) -> dict[str, Any]:
-        """Watch no longer; operators and launches by name, extensions that it built, functions that were compiled."""
+        """Watch no longer; operators, launches and functions of other libraries by name, extensions that it built,
+        whether functions were compiled.
+        """
         loaded.watch(False)
         loaded.mute(False)
         self._extensions.mute(False)
@@ -97,6 +103,7 @@ class Observing:
         return {
             "aten": self._seen,
             "launches": launches,
+            "libraries": self._others | self._libraries.looked_up | loaded.linked() if self._recorded else {},
             "binaries": loaded.binaries(),
             "extensions": sorted(name for name, _ in self._extensions.found())[:8] if self._recorded else [],
             "registered": sorted(_registered(self._registry) - self._registered)[:8],

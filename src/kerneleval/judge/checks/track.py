@@ -1,10 +1,11 @@
 """Which track a candidate is on: what it dispatched and launched at every timed case, and what comes out without that.
 
-ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
-launches kernels of its own is mixed; one that launches none is library, whatever else computes for it, but where what
-comes out was given to it. Kernels in an extension that it built itself are not seen: where no ATen arithmetic is beside
-it, and the outputs are wrong without it, it is mixed; so is one with an operator registered by itself whose Python
-cannot be looked into. Code that ``torch.compile`` made is not seen: library. The worst case decides.
+ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic, or
+has NumPy, SciPy or a BLAS compute, and launches kernels of its own is mixed; one that launches none is library,
+whatever else computes for it, but where what comes out was given to it. Kernels in an extension that it built itself
+are not seen: where no arithmetic of a library is beside it, and the outputs are wrong without it, it is mixed; so is
+one with an operator registered by itself whose Python cannot be looked into. Code that ``torch.compile`` made is not
+seen: library. The worst case decides.
 Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
@@ -12,6 +13,7 @@ launch, and without it there is nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import secrets
@@ -30,6 +32,7 @@ from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
 from kerneleval.judge.windows.worker_pool import BuildFailed
+from kerneleval.languages.common.python_source import Source, Unreadable
 from kerneleval.records import TRACKS, Case, Finding, Ghost, Outcome, Passed, Task, TrackEvidence, new_secret
 from kerneleval.tasks.shapes import EDGE
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -52,6 +55,8 @@ class Seen:
     aten: dict[str, int]
     """ATen operators dispatched, by ``aten.name.overload``; empty where they were not recorded."""
     launches: dict[str, int]
+    libraries: dict[str, int] = field(default_factory=dict)
+    """Functions of other libraries than PyTorch that computed, or that it looked up: ``numpy.matmul``."""
     extensions: tuple[str, ...] = ()
     """Native modules that the candidate built itself; what they launch is not seen."""
     registered: tuple[str, ...] = ()
@@ -129,6 +134,7 @@ class Subject:
             outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
             aten=_claimed_counts(answer.get("aten")),
             launches=_claimed_counts(answer.get("launches")),
+            libraries=_claimed_counts(answer.get("libraries")),
             extensions=_claimed_names(answer.get("extensions")),
             registered=_claimed_names(answer.get("registered")),
             compiled=bool(answer.get("compiled")),
@@ -267,8 +273,8 @@ class _Case:
 
     @property
     def computing(self) -> dict[str, int]:
-        """The ATen operators dispatched that compute something."""
-        return arithmetic(self.seen.aten)
+        """The ATen operators dispatched that compute something, and functions of other libraries."""
+        return arithmetic(self.seen.aten) | self.seen.libraries
 
     @property
     def opaque(self) -> list[str]:
@@ -288,7 +294,7 @@ class _Case:
         names = ", ".join(sorted(self.computing)[:6])
         kernels = ", ".join(sorted(self.seen.launches)[:6])
         text = f"{self.case.key}: " + (f"launches {kernels}" if kernels else "launches no kernel of its own")
-        text += f"; computes with {names}" if names else "; no ATen arithmetic"
+        text += f"; computes with {names}" if names else "; no arithmetic of a library"
         if self.opaque:
             text += f"; what its operators {', '.join(self.opaque[:6])} dispatch is not seen"
         if self.seen.extensions:
@@ -328,6 +334,9 @@ def track(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome])
     if foreign:
         track = "library"
         message = f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own; {message}"
+    elif track == "custom" and (named := _named(calls)):
+        track = "mixed"
+        message = f"its source names {', '.join(named[:6])}: what these compute is not seen; {message}"
     evidence = TrackEvidence(
         track=track,
         aten={name: n for one in found for name, n in one.computing.items()},
@@ -342,6 +351,21 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     """Names in the built code by which others could compute; read where the candidate cannot reach."""
     candidate, pool = calls.loaded.candidate, calls.loaded.pool
     return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
+
+
+_UNSEEN = ("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*")
+"""Names by which Python code has others compute, and which are not followed: wrappers of compiled code, and ways to get
+at the functions that are linked into Numba's."""
+
+
+def _named(calls: Calls) -> list[str]:
+    """Those that stand in the sources of a Python candidate."""
+    found: list[str] = []
+    for path, text in calls.loaded.candidate.files:
+        if path.endswith(".py"):
+            with contextlib.suppress(Unreadable):
+                found += (what for _, what in Source(text).uses(_UNSEEN))
+    return sorted(set(found))
 
 
 def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:

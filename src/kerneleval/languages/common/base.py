@@ -109,6 +109,10 @@ class Loaded(ABC):
         """How often each of the candidate's own kernels was launched since loading; empty: not known."""
         return {}
 
+    def linked(self) -> dict[str, int]:
+        """Functions of other libraries that its kernels call, ``library.name`` -> 1; empty: none, or not known."""
+        return {}
+
     def binaries(self) -> list[str]:
         """Hashes, as the compiler has them, of the binaries that were launched while watched; empty: not known."""
         return []

@@ -68,6 +68,10 @@ class PythonLanguage(Language):
         """Where kernels of this language are launched, for counting."""
         return ()
 
+    def linked(self, kernel: Any) -> tuple[str, ...]:
+        """Functions of other libraries that a kernel of this language calls, as far as its compiled code names them."""
+        return ()
+
     def is_entry(self, value: Any) -> bool:
         """Whether a module's attribute can be called from the host."""
         return callable(value) and not isinstance(value, type)
@@ -109,6 +113,7 @@ class PythonLoaded(Loaded):
     device: str
     launch_watch: LaunchWatch
     source_dir: Path
+    language: PythonLanguage
 
     def __post_init__(self) -> None:
         if self.explicit_backward is not None:
@@ -154,6 +159,10 @@ class PythonLoaded(Loaded):
     def launches(self) -> dict[str, int]:
         """Launches of own kernels by name; empty where the language cannot count."""
         return dict(self.launch_watch.counts)
+
+    def linked(self) -> dict[str, int]:
+        """Of the kernels that were launched while watched."""
+        return {name: 1 for kernel in self.launch_watch.own for name in self.language.linked(kernel)}
 
     def binaries(self) -> list[str]:
         return sorted(self.launch_watch.binaries)
@@ -298,6 +307,7 @@ def _bind(
         device=device,
         launch_watch=watch,
         source_dir=source_dir,
+        language=language,
     )
 
 

@@ -50,6 +50,11 @@ class LaunchWatch:
         # By id, with the object kept alive so that no id is used again; launches must stay cheap.
         self._names: dict[int, tuple[Any, str | None]] = {}
 
+    @property
+    def own(self) -> list[Any]:
+        """The candidate's own kernels that were launched."""
+        return [kernel for kernel, name in self._names.values() if name is not None]
+
     def switch(self, on: bool) -> None:
         """Starts or stops counting; doing either twice changes nothing."""
         for patch in self._patches:
