@@ -405,7 +405,7 @@ def _jobs(options: argparse.Namespace, device: str, names: Sequence[str]) -> dic
         raise UsageError(f"--jobs {options.jobs} is no number of processes; give 1 or more")
     machine = devices.find(device).machine()
     settings = (machine.name, str(asked), str(CATEGORIES), str(BUDGET_BYTES), str(BUDGET_FLOPS))
-    return {digest(*settings, *code_of(name))[:24]: {"task": name, **asked} for name in names}
+    return {digest(*settings, name, *code_of(name))[:24]: {"task": name, **asked} for name in names}
 
 
 def code_of(name: str) -> tuple[str, ...]:

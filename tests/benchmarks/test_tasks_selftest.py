@@ -16,6 +16,7 @@ from benchmarks.processes import work_through
 from tests.benchmarks import jobs
 
 from benchmarks import tasks_selftest
+from kerneleval import tasks
 from kerneleval.judge.selftest.mutants import KINDS
 from kerneleval.records import InfrastructureError
 
@@ -80,6 +81,13 @@ def test_no_job_is_begun_when_time_is_up() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # What a result depends on
 # --------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_task_is_a_job_of_its_own() -> None:
+    options = tasks_selftest._options([])
+    names = list(tasks.all_tasks())
+    jobs = tasks_selftest._jobs(options, "cpu", names)
+    assert [job["task"] for job in jobs.values()] == names
 
 
 def test_a_result_depends_on_the_family_and_on_those_that_it_takes_from(monkeypatch: pytest.MonkeyPatch) -> None:
