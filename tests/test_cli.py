@@ -134,7 +134,7 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
     words = (
         "--device cpu --shapes real --allow library --precise --dtype fp16,bf16 --dtype float32 --direction forward "
         "--distribution zeros --category tiny,large --no-timing --tf32 --baseline compile --entry f --language torch "
-        "--suite-seed 7 --store s.db "
+        "--suite-seed 7 --store s.db --patience 30 "
         f"--case {CASE.key} --json"
     )
     assert cli.main([*CHECK, *words.split()]) == 0
@@ -154,6 +154,7 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
         allow=("library",),
         tf32=True,
         suite_seed=7,
+        patience_s=30.0,
     )
     assert records == (spec, protocol)
 
@@ -175,6 +176,31 @@ def test_options_of_one_field_exclude_each_other(check: Recorder, capsys: pytest
 def test_the_python_api_names_an_unknown_option(act: Any) -> None:
     with pytest.raises(UsageError, match=r"no option 'teir'; did you mean tier\?"):
         act()
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "1e9", "soon", ""])
+def test_patience_is_a_number_of_seconds(given: str, check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CHECK, "--patience", given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: invalid value for '--patience': ")
+    assert not check.calls
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"patience_s": 0.5}, r"Protocol: field 'patience_s' must be from 1 to 86400, got 0\.5"),
+        ({"patience_s": float("nan")}, r"field 'patience_s' must be from 1 to 86400"),
+        ({"patience_s": "long"}, r"field 'patience_s' must be float, got 'long'"),
+        ({"tier": "quik"}, r"field 'tier' must be one of 'quick', 'standard', 'precise'; did you mean quick\?"),
+        ({"suite_seed": "7"}, r"field 'suite_seed' must be int, got '7'"),
+    ],
+)
+@pytest.mark.parametrize("act", [lambda **o: kerneleval.check("k.py", "gelu", **o), lambda **o: kerneleval.run(**o)])
+def test_the_python_api_names_a_bad_value(act: Any, options: dict[str, Any], said: str) -> None:
+    """An unknown tier was a KeyError deep inside, and ``time`` was not looked at."""
+    with pytest.raises(UsageError, match=said):
+        act(**options)
 
 
 def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -394,3 +394,33 @@ def test_a_worker_that_takes_long_to_die_is_not_replaced(
     messages = [cell.outcome.message for cell in verdict.cells if isinstance(cell.outcome, Failed)]
     assert len(messages) > died
     assert [m.startswith("not run after") for m in messages].index(True) == died
+
+
+HANGS_LATER = """
+import itertools
+import time
+
+import torch
+
+calls = itertools.count()
+
+
+def gelu(x):
+    if next(calls) == 60:
+        time.sleep(1000)
+    return torch.nn.functional.gelu(x)
+"""
+
+
+def test_a_worker_that_was_ended_is_asked_for_nothing(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checks called it, and said that it had closed its connection."""
+    file = tmp_path / "gelu.py"
+    file.write_text(HANGS_LATER)
+    monkeypatch.setattr(patience, "CALLS_S", 1.0)
+    options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
+    verdict = check(file, "gelu", judge=judge, allow=("library",), timed=False, **options)
+    assert (verdict.stage, verdict.reason) == ("call", "timeout"), verdict.message
+    assert any(not isinstance(cell.outcome, Failed) for cell in verdict.cells)
+    assert not [finding for finding in verdict.findings if finding.level == "fail"]

@@ -9,8 +9,8 @@ from kerneleval.records import Candidate
 from kerneleval.worker.host import TimeLimit
 
 
-def patience(language: str = "torch", device: str = "cpu") -> Patience:
-    return Patience(Candidate(files=(("gelu.py", "import torch\n"),), language=language), device)
+def patience(language: str = "torch", device: str = "cpu", budget_s: float = 60.0) -> Patience:
+    return Patience(Candidate(files=(("gelu.py", "import torch\n"),), language=language), device, budget_s)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,9 @@ def test_compiling_ends_at_some_time() -> None:
         assert one.charge(110.0, 0.0, compiled_s=110.0) == "" and one.limit(0.0, first=True).watched
     one.charge(110.0, 0.0, compiled_s=110.0)
     assert not one.limit(0.0, first=True).watched
+
+
+def test_the_budget_is_the_protocols() -> None:
+    one = patience(budget_s=5.0)
+    assert one.charge(5.0, 0.0) == "" and one.left_s == 0.5
+    assert "kept the judge waiting 5 s longer" in one.charge(2.0, 0.0)

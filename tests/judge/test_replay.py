@@ -96,7 +96,7 @@ OPTIONS = (
     "--precise --baseline compile --allow library --tf32 --time call",
     "--direction backward --dtype float32 --entry gelu --backward-entry back --language triton",
     f"--case {KEY} --precise --dtype fp16",
-    "--suite-seed 12345 --quick",
+    "--suite-seed 12345 --quick --patience 90.5",
 )
 
 

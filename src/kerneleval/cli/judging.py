@@ -30,7 +30,7 @@ from kerneleval.records import AuditSpec, CandidateSpec, RunSpec, UsageError, as
 
 @takes(
     *("device", "shapes", "allow", "quick", "precise", *RESTRICTIONS, "category", "baseline", "timing", "time", "tf32"),
-    *(*CANDIDATE, "suite_seed", "store", "case", "fail_fast"),
+    *(*CANDIDATE, "suite_seed", "store", "case", "fail_fast", "patience"),
 )
 def check(file: FileArgument, task: TaskOption, fields: Fields, as_json: Json = False) -> int:
     """Judge one candidate on one task."""
@@ -155,7 +155,7 @@ def audit(
 
 @takes(
     *("generator", "task", "device", "shapes", "store", "quick", "precise", "allow", *RESTRICTIONS, "baseline"),
-    *("resume", "name", "target", *CAPS),
+    *("resume", "name", "target", *CAPS, "patience"),
     allow="custom,mixed,library",
 )
 def run(fields: Fields, as_json: Json = False) -> int:

@@ -254,6 +254,17 @@ OPTIONS: dict[str, Option] = {
         "call: what calling it costs, with what the host does.",
     ),
     "tf32": _flag("tf32", False, "--tf32", text="Allow TF32 in float32 tasks."),
+    "patience": Option(
+        field="patience_s",
+        type=float | None,
+        declared=typer.Option(
+            *("--patience",),
+            metavar="SECONDS",
+            min=1.0,
+            max=86400.0,
+            help="Seconds for which a candidate's calls together may keep the judge waiting; default: 60.",
+        ),
+    ),
     "suite_seed": Option(
         field="suite_seed", type=int, declared=typer.Option(min=0, help="Public seed of the sampled sizes."), default=0
     ),

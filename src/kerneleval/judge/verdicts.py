@@ -66,6 +66,7 @@ class Replay:
         self._words += _options(
             {
                 "--shapes": "" if protocol.shapes == "default" else protocol.shapes,
+                "--patience": "" if protocol.patience_s == Protocol().patience_s else f"{protocol.patience_s:g}",
                 "--allow": "" if protocol.allow == Protocol().allow else ",".join(protocol.allow),
             }
         )

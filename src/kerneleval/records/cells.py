@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from kerneleval.records.errors import UsageError, near
 from kerneleval.records.outcomes import TimeKind
-from kerneleval.records.plain import OPTIONAL, FiniteFloat, OneOf, digest
+from kerneleval.records.plain import OPTIONAL, FiniteFloat, OneOf, Within, digest, from_plain
 from kerneleval.records.tasks import Case, Task
 
 __all__ = [
@@ -143,7 +143,7 @@ class Machine:
         return digest(*(str(getattr(self, f.name)) for f in dataclasses.fields(self)))[:16]
 
 
-_LATER = ("time", "audit")
+_LATER = ("time", "patience_s", "audit")
 """Fields of a protocol that the first ones did not have."""
 
 
@@ -174,6 +174,8 @@ class Protocol:
     """Tracks that may pass."""
     tf32: bool = False
     """Whether TF32 is allowed in fp32 tasks, for the baseline and in the tolerance."""
+    patience_s: Annotated[float, Within(1.0, 86400.0)] = field(default=60.0, metadata=OPTIONAL)
+    """Seconds for which all calls of a candidate together may keep the judge waiting beyond what it needs itself."""
     suite_seed: int = 0
     """Public seed of the sampled shapes, so that all candidates of a run meet the same cells. Inputs use secrets."""
     version: int = 3
@@ -289,8 +291,13 @@ _R = TypeVar("_R")
 
 
 def filled(kind: type[_R], options: Mapping[str, Any]) -> _R:
-    """A record from options by name; lists become tuples. Raises UsageError: an option is no field of the record."""
+    """A record from options by name; lists become tuples. Raises UsageError: an option is no field of the record, or a
+    protocol's has a bad value.
+    """
     _refuse_unknown(options, _names(kind))
+    if kind is Protocol:
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+        return from_plain(kind, {field.name: field.default for field in dataclasses.fields(Protocol)} | plain)
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
 
 

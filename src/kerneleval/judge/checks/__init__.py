@@ -29,7 +29,7 @@ def run_all(
     that check.
     """
     findings: list[Finding] = []
-    gone = without_worker
+    gone = without_worker or not calls.loaded.runner.worker.alive
     for name in in_order():
         if gone and CHECKS.option(name, "needs_worker"):
             continue

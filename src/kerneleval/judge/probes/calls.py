@@ -351,7 +351,7 @@ class Calls:
         self.lost_s = 0.0
         """How long the windows took in which a worker died."""
         self._last_call_s = self._slowest_s = 0.0
-        self._patience = Patience(loaded.candidate, device.name)
+        self._patience = Patience(loaded.candidate, device.name, protocol.patience_s)
         self._called: set[tuple[int, str]] = set()
         """Process and layout of every call so far: code may be compiled for another of either."""
         self._revealed: weakref.WeakValueDictionary[int, Drawn] = weakref.WeakValueDictionary()

@@ -11,10 +11,7 @@ from kerneleval import languages
 from kerneleval.records import Candidate
 from kerneleval.worker.host import TimeLimit
 
-__all__ = ["BUDGET_S", "CALLS_S", "LONGEST_S", "Patience"]
-
-BUDGET_S = 60.0
-"""Seconds by which all windows together may exceed what they are given."""
+__all__ = ["CALLS_S", "LONGEST_S", "Patience"]
 
 CALLS_S = 15.0
 """Seconds of a window, beyond what the judge's own reference needs, in which nothing is compiled."""
@@ -35,9 +32,12 @@ _FREE_S = 0.5
 
 
 class Patience:
-    """The judge's patience with one candidate."""
+    """The judge's patience with one candidate: ``budget_s`` is what all windows together may take beyond what they are
+    given (``Protocol.patience_s``).
+    """
 
-    def __init__(self, candidate: Candidate, device: str) -> None:
+    def __init__(self, candidate: Candidate, device: str, budget_s: float) -> None:
+        self._budget_s = budget_s
         self._built = languages.find(candidate.language).needs_build
         self._interpreted = candidate.language == "triton" and device == "cpu"
         self._over_s = self._compiled_s = 0.0
@@ -45,7 +45,7 @@ class Patience:
     @property
     def left_s(self) -> float:
         """What is left of the budget."""
-        return BUDGET_S - self._over_s
+        return self._budget_s - self._over_s
 
     def limit(self, reference_s: float, *, first: bool) -> TimeLimit:
         """How long a window may take.
@@ -59,7 +59,7 @@ class Patience:
     def limit_beyond(self, further_s: float, *, first: bool) -> TimeLimit:
         """How long a window may take whose calls are given so many seconds beside the usual ones."""
         calls_s = min(LONGEST_S, CALLS_S + further_s)
-        if self._interpreted or (first and not self._built and self._compiled_s < _COMPILING * BUDGET_S):
+        if self._interpreted or (first and not self._built and self._compiled_s < _COMPILING * self._budget_s):
             return TimeLimit(calls_s, LONGEST_S)
         return TimeLimit(calls_s)
 
@@ -77,6 +77,6 @@ class Patience:
         if self.left_s >= 0:
             return ""
         return (
-            f"its calls kept the judge waiting {BUDGET_S:g} s longer than {_MULTIPLE:g} times what the reference needs "
-            f"and {_FREE_S:g} s a window"
+            f"its calls kept the judge waiting {self._budget_s:g} s longer than {_MULTIPLE:g} times what the reference "
+            f"needs and {_FREE_S:g} s a window; --patience gives them more"
         )
