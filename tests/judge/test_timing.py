@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from tests.judge.conftest import case_of
@@ -23,7 +24,7 @@ from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock, timer
 from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
-from kerneleval.judge.timing.statistics import Noise
+from kerneleval.judge.timing.statistics import Noise, disturbed
 from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.protocol import CallMode, Runner, Window, output_views
@@ -368,6 +369,18 @@ def recording(monkeypatch):
 def test_recorded_quads_go_on_where_the_clock_contradicts_their_events(beyond_ns, quads, recording):
     run = _measured(_Recorded(1e5, beyond_ns), _Recorded(1e5), tier="quick")
     assert len(run.device.candidate_ns) == 2 * quads
+
+
+@pytest.mark.parametrize(
+    ("percent", "goes_on"),
+    [((0.1, -0.1, 0.2, 0.0), False), ((-2.6, -1.8, -0.4, -5.0), True), ((1.2, 0.8, -1.2, -0.8), True)],
+    ids=["steady", "windows apart in quads that agree", "quads apart"],
+)
+def test_recorded_calls_whose_windows_scatter_are_measured_for_longer(percent, goes_on):
+    events = 1e6 * np.exp(np.array([[0.0, p / 100] for p in percent]))
+    assert disturbed(events + 3e5, events) is goes_on
+    assert disturbed(np.tile(events, (3, 1)) + 3e5, np.tile(events, (3, 1))) is goes_on
+    assert not disturbed(np.array([[1e6, 9e5], [1e6, 1.1e6]] * 5))  # by the clock alone five quads are the most
 
 
 def test_recorded_windows_begin_at_the_pace_at_which_they_were_last_seen(recording):
