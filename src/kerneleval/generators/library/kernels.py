@@ -186,7 +186,7 @@ return (*made, None)
 _GROUP_NORM = _function(
     "x, weight, bias, groups, eps",
     """
-ctx.sizes = (x.shape[0], x.shape[1], x.shape[2], groups)
+ctx.sizes = (x.shape[0], x.shape[1], x.shape[2:].numel(), groups)
 out, mean, rstd = ops.group_norm(x, weight, bias, *ctx.sizes, eps)
 ctx.save_for_backward(x, weight, mean, rstd)
 return out
@@ -267,9 +267,9 @@ _GEMS = (
     _gems("add", "add", _calls("x, y", "ops.add(x, y)"), _FORWARD),
     *(_gems(name, name, _calls("x", f"ops.{name}(x)", f"ops.{name}_backward(grad, x)")) for name in ("gelu", "silu")),
     _gems("exp", "exp; mul", _calls("x", "ops.exp(x)", "ops.mul(grad, ops.exp(x))")),
-    _gems("sum", "sum_dim", _calls("x", "ops.sum_dim(x, [1])"), _FORWARD),
-    _gems("amax", "amax", _calls("x", "ops.amax(x, [1])"), _FORWARD),
-    _gems("argmax", "argmax", _calls("x", "ops.argmax(x, 1)"), _FORWARD),
+    _gems("sum", "sum_dim", _calls("x", "ops.sum_dim(x, [-1])"), _FORWARD),
+    _gems("amax", "amax", _calls("x", "ops.amax(x, [-1])"), _FORWARD),
+    _gems("argmax", "argmax", _calls("x", "ops.argmax(x, -1)"), _FORWARD),
     _gems("matmul", "mm", _calls("a, b", "ops.mm(a, b)", "ops.mm(grad, b.t()), ops.mm(a.t(), grad)")),
     _gems(
         *("batched_matmul", "bmm"),

@@ -32,21 +32,23 @@ def softmax_backward_kernel(grad, y, out):
             out[i, j] = y[i, j] * (grad[i, j] - total)
 
 
-def row_major(x):
-    return x.detach().to(torch.float32).contiguous()
+def rows_of(x):  # all dims but the last are rows
+    return x.detach().to(torch.float32).contiguous().view(x.shape[:-1].numel(), x.shape[-1])
 
 
 def probabilities(x):
-    out = torch.empty(x.shape, dtype=torch.float32)
-    softmax_kernel(row_major(x).numpy(), out.numpy())
+    rows = rows_of(x)
+    out = torch.empty_like(rows)
+    softmax_kernel(rows.numpy(), out.numpy())
     return out
 
 
 def softmax(x):
-    return probabilities(x).to(x.dtype)
+    return probabilities(x).to(x.dtype).view(x.shape)
 
 
 def softmax_backward(grad_out, x):
-    out = torch.empty(x.shape, dtype=torch.float32)
-    softmax_backward_kernel(row_major(grad_out).numpy(), probabilities(x).numpy(), out.numpy())
-    return out.to(x.dtype)
+    y = probabilities(x)
+    out = torch.empty_like(y)
+    softmax_backward_kernel(rows_of(grad_out).numpy(), y.numpy(), out.numpy())
+    return out.to(x.dtype).view(x.shape)
