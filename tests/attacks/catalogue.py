@@ -80,6 +80,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "plan_by_shape",
         "large_sizes",
         "one_rank",
+        "narrow_offsets",
     ),
     "ignored strides and offsets": ("ignored_strides", "ignored_offset"),
     "partial work, rescaled": ("partial_work",),

@@ -12,7 +12,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.timing.effort import TIERS
 from kerneleval.languages.common import opencl_runtime
 
-SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
+SPECIMENS = [s for s in collect("cpu") if s.path.parent.name not in ("exhaustion", "far")]
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.name)

@@ -23,7 +23,7 @@ from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.probes.calls import BoundCase, Calls
-from kerneleval.judge.probes.cells import CellJudge, secret_shapes
+from kerneleval.judge.probes.cells import CellJudge, far_offsets, secret_shapes
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.timing.timer import NoiseFigures, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
@@ -50,6 +50,7 @@ from kerneleval.records import (
     tell,
 )
 from kerneleval.tasks import shapes
+from kerneleval.tasks.secret_sizes import is_far
 
 _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
@@ -278,7 +279,10 @@ class Judge:
         begun = self._uses.begin(loaded) if native else None
         findings += [*judge.native_failures(outcomes), *judge.weak]
         findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay.line_of)
-        findings += checks.run_all(calls, tuple(outcomes), outcomes)
+        if not any(finding.level == "fail" for finding in findings):
+            findings += far_offsets(judge, outcomes, job.replay.line_of)
+        called = tuple(case for case in outcomes if not is_far(job.task, case))
+        findings += checks.run_all(calls, called, outcomes, without_worker=not called)
         tracked = checks.tracked(findings)
         if native:
             findings += self._uses.end(loaded, begun, tuple(tracked.launches) if tracked else ())

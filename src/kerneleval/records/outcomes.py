@@ -321,7 +321,8 @@ class Finding:
 
     check: str = ""
     """The check: a module of ``judge/checks``, whose name :func:`kerneleval.judge.checks.run_all` fills in, or
-    ``conditions``, ``device``, ``limits``, ``reference``, ``secret_shapes``, ``shapes``, ``timing``, ``uses``."""
+    ``conditions``, ``device``, ``far_offsets``, ``limits``, ``reference``, ``secret_shapes``, ``shapes``, ``timing``,
+    ``uses``."""
     level: Level
     stage: str = field(default="", metadata=OPTIONAL)
     """Where it fails, one of :data:`STAGES`; empty: ``honesty``."""

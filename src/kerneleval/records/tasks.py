@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 from kerneleval.records.errors import UsageError
 from kerneleval.records.outcomes import Finding
 from kerneleval.records.plain import OPTIONAL, OneOf
-from kerneleval.records.vocabulary import DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
+from kerneleval.records.vocabulary import DISTRIBUTIONS, DTYPES, FAR, LAYOUTS, Direction
 
 __all__ = [
     "FUNCTIONS",
@@ -554,8 +554,8 @@ class Case:
     """(name, value) pairs in the task's order; :attr:`dims_map` is the same as a dict."""
     dtype: str
     """Data type of the data arguments."""
-    layout: Annotated[str, OneOf(LAYOUTS)] = "contiguous"
-    """One of :data:`LAYOUTS`."""
+    layout: Annotated[str, OneOf((*LAYOUTS, FAR))] = "contiguous"
+    """One of :data:`LAYOUTS`; or :data:`FAR`."""
     distribution: Annotated[str, OneOf(DISTRIBUTIONS)] = "standard"
     """One of :data:`DISTRIBUTIONS`."""
     shape_category: str = "medium"

@@ -278,7 +278,7 @@ _REASONS = {
 """Layer -> the reasons of failures that come from it."""
 
 _CHECKS = {
-    "numerical": "drawing relations secret_shapes training",
+    "numerical": "drawing far_offsets relations secret_shapes training",
     "launch": "track",
     "temporal": "conditions limits timing",
     "tampering": "tampering",

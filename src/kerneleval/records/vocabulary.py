@@ -10,6 +10,7 @@ __all__ = [
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
+    "FAR",
     "GROUPS",
     "LAYOUTS",
     "PUBLISHED",
@@ -96,6 +97,10 @@ BINNED = 7
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""
+
+FAR = "far"
+"""Layout of secret cases alone: the items of the first argument lie so far apart that offsets of the last one exceed 31
+bits."""
 
 DTYPES: dict[str, int] = {
     "float64": 8,

@@ -6,10 +6,12 @@ import difflib
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
-from kerneleval.records import Case, Direction, Protocol, Task, UsageError
-from kerneleval.tasks.shapes import case_bytes, dims_text, judged_in
+from kerneleval.records import FAR, Case, Direction, Protocol, Task, UsageError
+from kerneleval.tasks.secret_sizes import FAR_ELEMENTS, FAR_PARTS, beyond, far_bytes, is_far, rows_alone
+from kerneleval.tasks.shapes import EDGE, case_bytes, dims_text, judged_in
 
 FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
 """What a key is made of."""
@@ -44,7 +46,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
     for what, value, own, asked in (
         ("direction", direction, task.directions, protocol.directions),
         ("dtype", dtype, judged_in(task, direction, task.dtypes), protocol.dtypes),
-        ("layout", layout, task.layouts, ()),
+        ("layout", layout, (*task.layouts, FAR), ()),
         ("distribution", distribution, task.distributions, protocol.distributions),
     ):
         if value not in own:
@@ -56,13 +58,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
         raise UsageError(f"{where}: infinities and NaN are given forward only")
     dims_text, folds = _unfolded(dims_text, task.table.folded)
     dims = _dims(where, dims_text, task, planned)
-    need = case_bytes(task, direction, dims, dtype)
-    if need > memory_bytes:
-        raise UsageError(
-            f"{where} takes {need / 2**20:.1f} MiB of tensors; "
-            f"at most {memory_bytes / 2**20:.1f} MiB can be judged here"
-        )
-    return Case(
+    case = Case(
         task=name,
         direction=cast(Direction, direction),
         dims=tuple(dims.items()),
@@ -72,6 +68,24 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
         shape_category="given",
         folds=folds,
     )
+    if is_far(task, case):
+        return _far(where, task, case, FAR_PARTS * memory_bytes)
+    need = case_bytes(task, direction, dims, dtype)
+    if need > memory_bytes:
+        raise UsageError(
+            f"{where} takes {need / 2**20:.1f} MiB of tensors; "
+            f"at most {memory_bytes / 2**20:.1f} MiB can be judged here"
+        )
+    return case
+
+
+def _far(where: str, task: Task, case: Case, most_bytes: int) -> Case:
+    """One in which offsets exceed 31 bits; it is not timed."""
+    if (case.direction, case.distribution) != ("forward", "standard") or case.layout not in ("contiguous", FAR):
+        raise UsageError(f"{where}: offsets beyond 31 bits are judged forward, on standard contiguous data")
+    if (need := far_bytes(task, case)) > most_bytes:
+        raise UsageError(f"{where} takes {need >> 30} GiB; at most {most_bytes >> 30} GiB can be judged here")
+    return replace(case, shape_category=EDGE)
 
 
 def _unfolded(text: str, name: str) -> tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]:
@@ -99,8 +113,11 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
             own_sizes = " or ".join(dict.fromkeys(map(dims_text, sizes)))
             raise UsageError(f"{where}: task {task.name} is judged at sizes of its own only: {own_sizes}")
         return dims
+    rest = (0 < dims.get(dim.name, 0) <= dim.high for dim in task.dims if dim.name != task.table.folded)
+    many = rows_alone(task) and len(dims) == len(values) and all(rest) and beyond(task, dims)
     for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
-        allowed = value is not None and dim.low <= value <= dim.high and value % dim.multiple_of == 0
+        high = FAR_ELEMENTS if many and dim.name == task.table.folded else dim.high
+        allowed = value is not None and dim.low <= value <= high and value % dim.multiple_of == 0
         if not allowed and not (task.empty and value == 0):
             said = given if len(given) <= _LONGEST_VALUE else given[:_LONGEST_VALUE] + "..."
             kind = "an integer" if dim.multiple_of == 1 else f"a multiple of {dim.multiple_of}"

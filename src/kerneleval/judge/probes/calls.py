@@ -234,7 +234,7 @@ class BoundCase:
             InfrastructureError: the device has too little memory.
         """
         device = device or self.device
-        args, grads = self._laid_out(drawn, call_layout, device)
+        args, grads = self.laid_out(drawn, call_layout, device)
         try:
             where = reference.native_place(device)
             outputs = reference.native(self.task, self.case, args, grads or None, tf32=self.tf32, native_on=where)
@@ -248,14 +248,14 @@ class BoundCase:
         Raises:
             InfrastructureError: the device has too little memory.
         """
-        args, _ = self._laid_out(drawn, self.call_layout(drawn), self.device)
+        args, _ = self.laid_out(drawn, self.call_layout(drawn), self.device)
         try:
             outputs = self.problem.reference(args, self.weights or {})
         except UsageError:
             return False
         return matches(outputs, drawn.expectation)
 
-    def _laid_out(self, drawn: Drawn, call_layout: CallLayout, device: Device) -> tuple[list[Any], list[torch.Tensor]]:
+    def laid_out(self, drawn: Drawn, call_layout: CallLayout, device: Device) -> tuple[list[Any], list[torch.Tensor]]:
         """(arguments, upstream gradients) as they lie in a window."""
         buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), device, [drawn.tensors])
         tensors = iter([buffer.tensor(0, index) for index in range(len(call_layout.slots))])

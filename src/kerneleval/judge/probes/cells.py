@@ -19,12 +19,14 @@ import torch
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge.probes.calls import MUTATION, BoundCase, Calibrated, Calls, Drawn, other_scalars
+from kerneleval.judge.probes.far import FarOffsets, room_bytes
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import (
+    FAR,
     Case,
     Failed,
     Finding,
@@ -37,7 +39,7 @@ from kerneleval.records import (
     TensorSpec,
     new_secret,
 )
-from kerneleval.tasks.secret_sizes import other_ranks, secret_cases
+from kerneleval.tasks.secret_sizes import far_bytes, far_cases, is_far, other_ranks, secret_cases
 from kerneleval.tasks.shapes import Budget
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -68,6 +70,7 @@ class CellJudge:
         self._repeats = Repeats(calls)
         self._other_layouts = OtherLayouts(calls, self._repeats)
         self._other_weights = OtherWeights(calls)
+        self._far = FarOffsets(calls)
         language = languages.find(calls.loaded.candidate.language)
         self._unsupported_dtypes = language.unsupported_dtypes(calls.device.name)
 
@@ -77,12 +80,19 @@ class CellJudge:
         if (known := self._known(case)) is not None:
             return known
         try:
-            return self._judge(case)
+            return self._far.judge(case) if is_far(self.calls.task, case) else self._judge(case)
         except (WorkerError, WorkerFailure, BuildFailed) as error:
             failed = self._failure(case, error)
             return self._other_layouts.explained(failed) if failed.reason == "unsupported" else failed
         finally:
             self.calls.device.trim()
+
+    def go_on(self) -> None:
+        """Have a worker again where one was given up."""
+        if self._given_up is not None:
+            self._given_up = None
+            with suppress(BuildFailed):
+                self.calls.loaded.revive()
 
     @property
     def in_other_layouts(self) -> bool:
@@ -301,6 +311,7 @@ class Prefetch:
 
 
 _CHECK = "secret_shapes"
+_FAR_CHECK = "far_offsets"
 
 TWO_LARGE = {"quick": 2, "standard": 4, "precise": 4}
 """By tier, secret cases of two large dims in each direction."""
@@ -332,7 +343,7 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         if not isinstance(outcome, Failed):
             right.append(case.key)
             continue
-        if case.folds and (outcome.reason == "unsupported" or (outcome.stage, outcome.reason) == ("call", "exception")):
+        if case.folds and _raises(outcome):
             refused.setdefault(_rank(calls.task, case), outcome.message)
             continue
         planned_here = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
@@ -355,8 +366,53 @@ def _rank(task: Task, case: Case) -> int:
 def _refusing(task: Task, refused: Mapping[int, str]) -> Finding:
     """What to say of a candidate that raises at some numbers of dims: it is not wrong, since its caller sees that."""
     ranks = ", ".join(map(str, sorted(refused)))
-    text = f"the candidate raises where the first argument has {ranks} dims ({next(iter(refused.values()))[:200]})"
+    text = f"the candidate raises where the first argument has {ranks} dims ({_brief(next(iter(refused.values())))})"
     return Finding(check=_CHECK, level="warn", message=f"{text}; {task.table.folded_text}")
+
+
+def far_offsets(judge: CellJudge, planned: Mapping[Case, Outcome], line_of: LineOf) -> list[Finding]:
+    """Findings at offsets beyond 31 bits: the candidate is wrong there, refuses them, or was not judged there; none in
+    the quick tier, and where a planned case is already wrong.
+    """
+    calls = judge.calls
+    if calls.protocol.tier == "quick" or any(_wrong(outcome) for outcome in planned.values()):
+        return []
+    language, room = languages.find(calls.loaded.candidate.language), room_bytes(calls.device)
+    findings = []
+    for case in far_cases(calls.task, [c for c, outcome in planned.items() if isinstance(outcome, Passed)]):
+        if case.layout == FAR and language.needs_build:
+            continue  # it gets contiguous copies
+        need, why = far_bytes(calls.task, case), ""
+        if need > room:
+            why = f"{need >> 30} GiB are needed, and {room >> 30} GiB may be taken here"
+        elif case.layout != FAR and calls.device.pauses and not language.needs_build:
+            why = "on processors so many elements are for native languages alone"
+        if why:
+            text = f"offsets beyond 31 bits were not evaluated at {case.key}: {why}"
+            findings.append(Finding(check=_FAR_CHECK, level="info", message=text))
+            continue
+        outcome = judge.judge(case)
+        if not isinstance(outcome, Failed):
+            findings.append(Finding(check=_FAR_CHECK, level="info", message=f"right at {case.key}"))
+        elif _raises(outcome) or outcome.reason in ("timeout", "memory_limit"):
+            text = f"the candidate gives nothing where offsets exceed 31 bits, at {case.key}: {_brief(outcome.message)}"
+            findings.append(Finding(check=_FAR_CHECK, level="warn", message=text))
+            judge.go_on()
+        else:
+            found = _failure(case, "", outcome.stage, cast("Reason", outcome.reason), outcome.message, line_of)
+            text = f"where offsets exceed 31 bits, {case.key}: {outcome.message}"
+            return [*findings, replace(found, check=_FAR_CHECK, message=text)]
+    return findings
+
+
+def _brief(message: str) -> str:
+    """The first line of an error's text."""
+    return message.partition("\n")[0][:200]
+
+
+def _raises(outcome: Failed) -> bool:
+    """Whether it is one that a caller sees at once: no wrong result, and no process that died."""
+    return outcome.reason == "unsupported" or (outcome.stage, outcome.reason) == ("call", "exception")
 
 
 def _among_taken(case: Case, planned: Mapping[Case, Outcome]) -> bool:

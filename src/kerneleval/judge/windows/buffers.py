@@ -239,9 +239,14 @@ class WindowBuffer:
         return typed_view(self.bytes, getattr(torch, slot.dtype), slot.shape, slot.strides, start + slot.offset)
 
     def fill(self, call: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Write the tensors of one call; along a stride of 0 the first element is taken."""
+        """Write the tensors of one call; along a stride of 0 the first element is taken. What is shorter than the slot
+        along a dim is repeated along it.
+        """
         for index, given in enumerate(tensors):
             target, source = self.tensor(call, index), given
+            longer = next((d for d, n in enumerate(given.shape) if n and n != target.shape[d]), None)
+            if longer is not None:
+                target, source = target.unflatten(longer, (-1, given.shape[longer])), given.unsqueeze(longer)
             for dim, stride in enumerate(target.stride()):
                 if stride == 0 and target.shape[dim] > 1:
                     target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)

@@ -35,6 +35,9 @@ from kerneleval.worker.host import ANSWER_S, TimeLimit, Worker, WorkerError
 _FLOAT_POISON = 0xFF
 """Byte written over the outputs' memory before collection: NaN in every float type, -1 in the signed integers."""
 
+_LARGE_BYTES = 2 << 30
+"""Shared ranges above this are for a single window."""
+
 _PART_BYTES = 256 << 20
 """Bytes that are compared at a time, because comparing takes as much memory again."""
 
@@ -156,6 +159,14 @@ class Runner:
             if old is not None:
                 self.device.release(old)
             self._arenas[name] = arena
+
+    def shrink(self) -> None:
+        """Give large shared ranges back; the worker keeps its mapping until it gets another."""
+        for name, arena in list(self._arenas.items()):
+            if arena.nbytes > _LARGE_BYTES:
+                self.device.release(arena)
+                del self._arenas[name]
+                self._layout = None
 
     def prepare(self, layout: WindowLayout) -> None:
         """Tell the worker the layout of the coming windows."""

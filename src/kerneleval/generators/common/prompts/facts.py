@@ -26,6 +26,7 @@ from kerneleval.records import (
     UsageError,
 )
 from kerneleval.tasks.sampling import RANGES, draw, exists
+from kerneleval.tasks.secret_sizes import rows_alone
 
 _EXAMPLE_SEED = -1
 """Suite seed of the shapes at which costs are given. A plan draws others: its hypercubes have more rows than one."""
@@ -143,6 +144,7 @@ def task_facts(task: Task, language: str, samples: Shapes) -> dict[str, Any]:
         "argument_names": [a.name for a in arguments],
         "outputs": [f"tensor [{_shape(out.shape)}], {out.dtype or 'dtype of the case'}" for out in table.outputs],
         "any_rank": table.folded_text,
+        "far": _far(task),
         "dtypes": list(task.dtypes),
         "backward": backward,
         "no_backward": clean(task.no_backward),
@@ -191,6 +193,14 @@ def _dim(name: str, low: int, high: int, multiple_of: int, scaled: bool) -> str:
     if multiple_of > 1:
         text += f", multiples of {multiple_of}"
     return text if scaled or low == high else f"{text}, the same range in every category"
+
+
+def _far(task: Task) -> str:
+    """In which cases offsets exceed 31 bits; empty: in none."""
+    if task.case_dims or task.module:
+        return ""
+    apart = "the first argument's items far apart in memory"
+    return f"{apart}, and more than 2^31 elements, M then beyond its range" if rows_alone(task) else apart
 
 
 def _constraint(task: Task, table: Table, dims: Mapping[str, int]) -> str:
