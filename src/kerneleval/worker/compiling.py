@@ -33,6 +33,7 @@ _COMPILERS = (
     "torch._dynamo.convert_frame.",
     "torch._inductor.async_compile.",
     "torch.cuda._utils._nvrtc_compile",
+    "torch.mps.compile_shader",
     "torch.utils.cpp_extension.",
     "triton.compiler.compiler.compile",
     "triton.runtime.build.",
