@@ -380,6 +380,7 @@ def test_recorded_calls_whose_windows_scatter_are_measured_for_longer(percent, g
     events = 1e6 * np.exp(np.array([[0.0, p / 100] for p in percent]))
     assert disturbed(events + 3e5, events) is goes_on
     assert disturbed(np.tile(events, (3, 1)) + 3e5, np.tile(events, (3, 1))) is goes_on
+    assert not disturbed(np.tile(events, (5, 1)) + 3e5, np.tile(events, (5, 1)))
     assert not disturbed(np.array([[1e6, 9e5], [1e6, 1.1e6]] * 5))  # by the clock alone five quads are the most
 
 
