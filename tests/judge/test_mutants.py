@@ -76,6 +76,14 @@ def test_structure_shows_what_even_inputs_do_not(name: str, kind: str, layout: s
     assert set(of_kind(found, kind).values()) == {"killed"}
 
 
+@pytest.mark.parametrize(("name", "wanted"), [("sin", "equivalent"), ("softmin", "killed"), ("sigmoid", "killed")])
+def test_an_infinity_that_is_lost_where_nothing_is_asked_is_no_mutant(name: str, wanted: str) -> None:
+    task, case = find(name), case_of(name, ROWS, distribution="nonfinite")
+    probe = Probe.of(task, case, "cpu", 1, False)
+    found = [fate(probe, mutant) for mutant in structured(probe)]
+    assert set(of_kind(found, "lost_infinity").values()) == {wanted}
+
+
 def test_missing_ends_and_neighbours() -> None:
     found = fates(find("gelu"), case_of("gelu", ROWS))
     assert list(of_kind(found, "last_row_missing").values()) == ["killed"]

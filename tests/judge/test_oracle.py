@@ -455,6 +455,26 @@ def test_the_native_reference_runs_on_the_candidates_layout(name: str, layout: s
         assert bool(((mine.native - right).abs() >= (contiguous.native - right).abs()).all())
 
 
+def test_nan_of_a_library_in_fp32_is_allowed_in_half_types() -> None:
+    """PyTorch's gelu of infinity is NaN on some processors, in fp32 alone."""
+
+    def strays(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.isinf() & (x.dtype == torch.float32), torch.nan, torch.relu(x))
+
+    task = replace(find("relu"), reference=strays)
+    case = case_of("relu", {"M": 20, "N": 30}, dtype="float16", distribution="nonfinite")
+    args, _ = drawn(task, case, seed=3)
+    assert bool((args[0] == torch.inf).any())
+    expectation = oracle.expect(task, case, args)
+    plain = torch.relu(args[0])
+    for output in (plain, strays(args[0].float()).half()):
+        assert isinstance(compare((output,), expectation), Match)
+    assert isinstance(compare((plain.nan_to_num(),), expectation), Mismatch)
+    alone = replace(case, dtype="float32")
+    wide = oracle.expect(replace(task, reference=torch.relu), alone, [args[0].float()])
+    assert isinstance(compare((strays(args[0].float()),), wide), Mismatch)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", [(), (5,), (4, 6), (3, 1, 7), (0, 4), (1, 1)])
 def test_a_laid_out_copy_holds_the_same(shape: tuple[int, ...], layout: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -355,6 +355,12 @@ class Expected:
     far: float = math.inf
     """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
     fixed-point number has rounding errors too)."""
+
+    def with_free(self, more: torch.Tensor | None) -> Expected:
+        """The same with nothing asked at these elements too."""
+        if more is None:
+            return self
+        return replace(self, free=more if self.free is None else self.free | more)
 
 
 @dataclass(frozen=True, kw_only=True)

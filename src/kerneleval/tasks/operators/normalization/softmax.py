@@ -184,7 +184,12 @@ TASKS = (
         along(torch.log_softmax, 1),
         **_MIDDLE,
     ),
-    normalised("softmin", "out[m, n] = exp(-x[m, n]) / sum_i exp(-x[m, i])", along(F.softmin, -1)),
+    normalised(
+        "softmin",
+        "out[m, n] = exp(-x[m, n]) / sum_i exp(-x[m, i])",
+        along(F.softmin, -1),
+        nonfinite="limits",  # minus infinity, as masks leave it, makes NaN of whole rows
+    ),
     normalised(
         "softmax_temperature",
         "out[m, n] = exp(x[m, n] / temperature) / sum_i exp(x[m, i] / temperature)",
