@@ -7,9 +7,10 @@ times in the quick tier, all five before the next time.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 
-from benchmarks.report import Report, parser
+from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.records import Candidate, Protocol
@@ -60,8 +61,8 @@ def main() -> None:
     refused: list[str] = []
     with Judge(options.device) as judge:
         report = Report("reward_order", judge.machine, options.out)
-        for number in range(options.times):
-            for passes in PASSES:
+        with until_ended():
+            for number, passes in itertools.product(range(options.times), PASSES):
                 text = KERNEL.format(passes=passes, number=number)
                 candidate = Candidate(files=(("add_rms_norm.py", text),), language="triton")
                 verdict = judge.check(candidate, task, protocol)
@@ -70,6 +71,7 @@ def main() -> None:
                     continue
                 rewards[passes].append(of_verdict(verdict).value)
                 speedups[passes].append(verdict.speedup.value)
+                print(f"{number}: {passes} passes: {rewards[passes][-1]:.3f}, {verdict.seconds:.1f} s", flush=True)
     rows = [
         (passes, f"{statistics.median(speedups[passes]):.3f}", f"{statistics.mean(of):.3f}", f"{min(of):.3f}",
          f"{max(of):.3f}", f"{max(abs(r - statistics.mean(of)) for r in of):.3f}")
@@ -78,7 +80,7 @@ def main() -> None:
     report.table(("passes", "speedup", "reward", "least", "most", "farthest from the mean"), rows)
     complete = list(zip(*rewards.values(), strict=False))
     kept = sum(list(one) == sorted(one) and len(set(one)) == len(one) for one in complete)
-    report.say(f"in the order of the speeds {kept} times of {options.times}", *refused)
+    report.say(f"in the order of the speeds {kept} times of {len(complete)}", *refused)
     report.data = {"rewards": rewards, "speedups": speedups, "in_order": kept, "refused": refused}
     report.write()
 
