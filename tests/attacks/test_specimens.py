@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect, elsewhere, every, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.effort import TIERS
+from kerneleval.judge.timing.effort import HOST_TIERS
 from kerneleval.languages.common import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name not in ("exhaustion", "far")]
@@ -23,7 +23,7 @@ def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
 
 def test_merging_once_a_window_was_split_is_found_without_chance(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the split windows that are for certain: one after another that it saw."""
-    monkeypatch.setitem(TIERS, "quick", replace(TIERS["quick"], one_split_in=1 << 62))
+    monkeypatch.setitem(HOST_TIERS, "quick", replace(HOST_TIERS["quick"], one_split_in=1 << 62))
     (specimen,) = [one for one in every("laziness") if one.path.stem == "merged_after_split"]
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"

@@ -141,7 +141,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
 
     from kerneleval.devices import cpu
     from kerneleval.judge import Judge
-    from kerneleval.judge.timing.effort import TIERS
+    from kerneleval.judge.timing.effort import HOST_TIERS
     from kerneleval.pipeline import check
 
     class Watts:
@@ -153,8 +153,8 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
     monkeypatch.setattr("kerneleval.judge.timing.energy._PACE", 100.0)
     monkeypatch.setattr("kerneleval.judge.timing.energy._STEPS", 1)  # this counter is exact at every step
     monkeypatch.setattr("kerneleval.judge.timing.energy._WINDOW_NS", 2e8)
-    short = replace(TIERS["quick"], energy_s=0.3)
-    monkeypatch.setitem(TIERS, "quick", short)
+    short = replace(HOST_TIERS["quick"], energy_s=0.3)
+    monkeypatch.setitem(HOST_TIERS, "quick", short)
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     options: dict[str, Any] = {"dtypes": ["float32"], "distributions": ["standard"], "directions": ["forward"]}

@@ -114,7 +114,8 @@ class Pooled:
 def pooled(timings: Sequence[Timing]) -> Pooled:
     """The mean of timings, of which there is one at least; each has an interval."""
     n = len(timings)
-    margins, bound = [math.log1p(t.margin) for t in timings], ClockBound.mean([t.clock for t in timings])
+    margins, bounds = [math.log1p(t.margin) for t in timings], [t.clock for t in timings]
+    clocked = ClockBound.mean(bounds).margin if any(bounds) else 0.0
     halves = tuple(
         math.log(t.high / t.low) / 2 - (margin if margin >= TOLD_APART else 0.0)
         for t, margin in zip(timings, margins, strict=True)
@@ -123,7 +124,7 @@ def pooled(timings: Sequence[Timing]) -> Pooled:
         centre=sum(math.log(t.speedup) for t in timings) / n,
         halves=halves,
         own_half=math.hypot(*halves) / n,
-        margin=bound.margin + sum(m for t, m in zip(timings, margins, strict=True) if t.clock is None) / n,
+        margin=clocked + sum(m for t, m in zip(timings, margins, strict=True) if t.clock is None) / n,
         noise=sum(t.noise for t in timings) / n,
     )
 

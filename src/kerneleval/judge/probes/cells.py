@@ -70,7 +70,6 @@ class CellJudge:
         self._repeats = Repeats(calls)
         self._other_layouts = OtherLayouts(calls, self._repeats)
         self._other_weights = OtherWeights(calls)
-        self._far = FarOffsets(calls)
         language = languages.find(calls.loaded.candidate.language)
         self._unsupported_dtypes = language.unsupported_dtypes(calls.device.name)
 
@@ -80,7 +79,7 @@ class CellJudge:
         if (known := self._known(case)) is not None:
             return known
         try:
-            return self._far.judge(case) if is_far(self.calls.task, case) else self._judge(case)
+            return FarOffsets(self.calls).judge(case) if is_far(self.calls.task, case) else self._judge(case)
         except (WorkerError, WorkerFailure, BuildFailed) as error:
             failed = self._failure(case, error)
             return self._other_layouts.explained(failed) if failed.reason == "unsupported" else failed
