@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fuzz.hostile import effort, json_values, numbers, texts
 
+from kerneleval import tasks
 from kerneleval.devices import find
 from kerneleval.judge.checks import track
 from kerneleval.judge.probes import cells
@@ -172,7 +174,8 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
     """Its death in one case, and then that the next worker refuses it, are both its own outcome."""
     judge = object.__new__(cells.CellJudge)
     loaded = _Dying(candidate=SimpleNamespace(language="torch"))
-    judge.calls = SimpleNamespace(loaded=loaded, device=find("cpu"), lost_s=0.0)  # type: ignore[assignment]
+    made: Any = SimpleNamespace(loaded=loaded, task=tasks.find("gelu"), device=find("cpu"), lost_s=0.0)
+    judge.calls = made
     judge._unsupported_dtypes, judge._given_up = (), None
     judge._other_layouts = SimpleNamespace(under_way=False)  # type: ignore[assignment]
 
@@ -180,7 +183,8 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
         raise WorkerFailure("exit", "the process exited with code 3", {})
 
     monkeypatch.setattr(judge, "_judge", die)
-    first, second = judge.judge(CASE), judge.judge(CASE)
+    case = replace(CASE, dims=(("M", 4), ("N", 4)))
+    first, second = judge.judge(case), judge.judge(case)
     assert (first.stage, first.reason) == ("call", "exit")  # type: ignore[union-attr]
     assert (second.stage, second.reason) == ("load", "load_error")  # type: ignore[union-attr]
     assert "loads no second time" in second.message  # type: ignore[union-attr]
