@@ -74,6 +74,10 @@ _BACKWARD_NORMWISE = 2.0
 in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another. In
 half types that noise is one of the computing precision."""
 
+_DRIFTING = ("constant", "far_mean", "outlier")
+"""Where the terms of a sum round alike; beside an outlier, but in products, those that are just below half a step of
+the sum are all lost."""
+
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
 
@@ -160,7 +164,7 @@ def floor_of(
 
     Args:
         length: terms summed into one element.
-        case: gives the distribution and the layout; sums over constant, repeated and far data drift.
+        case: gives the distribution and the layout, by which sums may drift.
         tolerance: the task's; gives its factor and whether norms count.
         quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
         products: whether what is summed may be a matrix product; the task must allow for norms, too.
@@ -169,8 +173,8 @@ def floor_of(
     unit = unit_roundoff(real)
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
-    equal = case.distribution in ("constant", "far_mean") or case.layout == "expanded"
-    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
+    drift = case.distribution in (_DRIFTING[:2] if tolerance.normwise else _DRIFTING) or case.layout == "expanded"
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if drift else _ORDER * math.sqrt(terms))
     if products and tolerance.normwise and real != torch.float64:
         steps = max(steps, _ROUNDINGS + _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
