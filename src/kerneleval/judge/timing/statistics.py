@@ -39,7 +39,7 @@ _EVENT_SCATTER = 0.01
 long calls, as gradients of attention and of transposed convolutions, whose windows scatter by 2 to 3 %."""
 
 _FIRST = 4
-"""Windows by whose scatter the calls are told that scatter."""
+"""The first windows of a cell: their scatter decides whether it gets more quads."""
 
 _CALL_SCATTER = 0.1
 """Quads of other calls usually agree better than this: within 3 to 8 % on two idle virtual processors."""
