@@ -440,6 +440,9 @@ class Tolerance:
     contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
     """For these: least cosine, largest relative L1 error and largest rms error over the rms, of the outputs against
     those of ``exact_form``, wherever the oracle's own outputs keep to it (KernelBench-X's contract)."""
+    drifts: bool = False
+    """Whether exponentials are summed: beside an outlier those just below half a step of the sum are all lost, and a
+    sum in turn drifts as one of equal terms does."""
     outlier_rms: float = 1.0
     """Multiplies the error floor of whole outputs (not of elements) under outliers; say why where it is set."""
 

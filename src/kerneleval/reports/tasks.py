@@ -79,6 +79,7 @@ def _tolerance(task: Task) -> dict[str, Any]:
         "gathered": task.table.gathered,
         "normwise": tolerance.normwise,
         "kept": tolerance.kept,
+        "drifts": tolerance.drifts,
         "outlier_rms": tolerance.outlier_rms,
         "quantised": tolerance.exact_form is not None,
         "contract": list(tolerance.contract) if tolerance.exact_form is not None else None,

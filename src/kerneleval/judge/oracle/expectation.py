@@ -74,9 +74,8 @@ _BACKWARD_NORMWISE = 2.0
 in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another. In
 half types that noise is one of the computing precision."""
 
-_DRIFTING = ("constant", "far_mean", "outlier")
-"""Where the terms of a sum round alike; beside an outlier, but in products, those that are just below half a step of
-the sum are all lost."""
+_ALIKE = ("constant", "far_mean", "outlier")
+"""Where the terms of a sum round alike; the last one where exponentials are summed (``Tolerance.drifts``)."""
 
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
@@ -173,8 +172,8 @@ def floor_of(
     unit = unit_roundoff(real)
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
-    drift = case.distribution in (_DRIFTING[:2] if tolerance.normwise else _DRIFTING) or case.layout == "expanded"
-    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if drift else _ORDER * math.sqrt(terms))
+    equal = case.distribution in _ALIKE[: 3 if tolerance.drifts else 2] or case.layout == "expanded"
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
     if products and tolerance.normwise and real != torch.float64:
         steps = max(steps, _ROUNDINGS + _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
     relative, conditioning, intermediate = steps * computing, steps, 0.0

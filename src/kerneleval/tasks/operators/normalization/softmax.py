@@ -48,8 +48,7 @@ def normalised(
         shifts: whether a number added to all of a row of (M, N) changes nothing.
         more: as ``define.operator`` takes it.
     """
-    names = over.split()
-    args = given or (data("x", over, common=f"{FAR_BELOW}"),)
+    names, args = over.split(), given or (data("x", over, common=f"{FAR_BELOW}"),)
     length = names[axis]
     rest = next(name for name in names if name != length)
     along_rest, along_axis = (
@@ -68,6 +67,7 @@ def normalised(
         "empty": True,
         "group": "Activation",
         "nonfinite": "masked_nan",
+        "drifts": True,
         "folded": "" if len(names) > 3 and not axis > 0 else names[0] if axis == -1 else names[-1],
         **more,
     }
