@@ -400,6 +400,13 @@ def test_outliers_have_rows_of_their_own_size_both_signs_and_a_heavy_end(tmp_pat
     assert float(x.reshape(-1)[-8:].abs().max()) > 0.09 * float(x.norm())
 
 
+def test_the_heavy_ends_of_two_arguments_do_not_cancel(tmp_path):
+    made = problem(tmp_path, model("return x - more[0]", inputs="[torch.rand(n, 200), torch.rand(n, 200)]"), n=64)
+    for seed in range(30):
+        ends = [v.reshape(-1)[-8:].abs().argmax() for v in made.inputs(seed, "outlier")]
+        assert ends[0] != ends[1]
+
+
 def test_trained_weights_are_unlike_those_that_a_module_is_made_with(tmp_path):
     file = write(
         tmp_path,

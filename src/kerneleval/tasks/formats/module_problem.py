@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
@@ -36,7 +37,8 @@ _OUTLIERS, _OUTLIER = 1e-3, 10.0
 
 _LAST, _HEAVY = 8, 0.25
 """There, one of the last eight elements is as large as a quarter of the norm of all: a kernel that leaves out the end
-of a long sum has left out much of it."""
+of a long sum has left out much of it. Each argument has it at another place: at one place they would cancel in every
+difference."""
 
 _FAINT = 0.01
 """A constant parameter below this size keeps a branch out of a network that has learned nothing yet (layer scale)."""
@@ -92,6 +94,7 @@ class ModuleProblem:
         for index in traits.frozen:
             args[index] = _varied(args[index], generator)
         if distribution not in ("standard", "trained"):
+            ends = itertools.cycle(torch.randperm(_LAST, generator=generator, device=self.device).tolist())
             for index, value in enumerate(args):
                 if type(value) is float:
                     # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
@@ -101,7 +104,7 @@ class ModuleProblem:
                     if distribution in _SCALES:
                         args[index] = value * _SCALES[distribution]
                     elif index not in traits.structured:
-                        args[index] = _uneven(value, generator)
+                        args[index] = _uneven(value, next(ends), generator)
         return args
 
     @property
@@ -290,15 +293,17 @@ def _trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generat
     return size * _signs(made, generator) * _powers(made.shape, 3.0, made, generator)
 
 
-def _uneven(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows of sizes of their own, from 1/16 to 16 times theirs, secret signs, and a few large elements."""
+def _uneven(tensor: torch.Tensor, end: int, generator: torch.Generator) -> torch.Tensor:
+    """Rows of sizes of their own, from 1/16 to 16 times theirs, secret signs, a few large elements, and a heavy one
+    ``end`` places before the last.
+    """
     rows = (*tensor.shape[:-1], 1) if tensor.dim() > 1 else tensor.shape
     flat = _signs(tensor, generator).mul_(tensor).mul_(_powers(rows, 4.0, tensor, generator)).reshape(-1)
     if flat.numel():
         count = max(1, round(flat.numel() * _OUTLIERS))
         places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device).unique()
         flat[places] = flat[places] * _OUTLIER
-        last = flat.numel() - 1 - torch.randint(min(_LAST, flat.numel()), (1,), generator=generator, device=flat.device)
+        last = flat.numel() - 1 - end % flat.numel()
         flat[last] = _HEAVY * torch.linalg.vector_norm(flat) * _signs(flat[last], generator)
     return flat.view(tensor.shape)
 
