@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Libraries
+from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Libraries, _is_past_the_dispatcher
 
 
 @pytest.fixture(scope="module")
 def libraries() -> Libraries:
     return Libraries()
+
+
+def _bare(x: torch.Tensor) -> ctypes.Array[ctypes.c_float]:
+    return (ctypes.c_float * x.numel()).from_address(x.data_ptr())
+
+
+class _Interface:
+    def __init__(self, x: torch.Tensor) -> None:
+        data = (x.data_ptr(), False)
+        self.__array_interface__ = {"shape": tuple(x.shape), "typestr": "<f4", "data": data, "version": 3}
 
 
 def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> set[str]:
@@ -36,6 +50,13 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
         (lambda x: np.exp(x.numpy(), out=np.empty((3, 3), np.float32)), "numpy.exp"),
         (lambda x: np.sort(x.numpy().astype(np.float64).reshape(-1)[::-1]), "numpy.sort"),
         (lambda x: np.fft.rfft(x.numpy()), "numpy.rfft"),
+        (lambda x: np.from_dlpack(x) * 2, "numpy.multiply"),
+        (lambda x: np.asarray(memoryview(x.numpy())) * 2, "numpy.multiply"),
+        (lambda x: np.asarray(_Interface(x)) * 2, "numpy.multiply"),
+        (lambda x: np.ctypeslib.as_array(_bare(x)) * 2, "numpy.multiply"),
+        (lambda x: np.frombuffer(_bare(x), np.float32) * 2, "numpy.multiply"),
+        (lambda x: np.frombuffer(x.expand(9, 3, 3).numpy().tobytes(), np.float32) * 2, "numpy.multiply"),
+        (lambda x: np.array(x.expand(9, 3, 3).tolist()) * 2, "numpy.multiply"),
     ],
 )
 def test_what_numpy_computes_is_counted(
@@ -50,6 +71,7 @@ def test_views_and_copies_are_no_work(libraries: Libraries) -> None:
         y[...] = x.numpy().reshape(3, 3)
         np.copyto(y, np.concatenate([x.numpy()[:1], np.zeros_like(y)[1:]]))
         torch.from_numpy(y)
+        assert np.array([3, 3]).prod() == 9 and isinstance(y, np.ndarray) and not isinstance(x, np.ndarray)
 
     assert _seen(libraries, plumbing) == set()
 
@@ -87,3 +109,45 @@ def test_others_are_not(name: str) -> None:
 
 def test_settings_are_no_work() -> None:
     assert _SETTINGS.search("openblas_get_num_threads") and _SETTINGS.search("mkl_set_num_threads")
+
+
+@pytest.mark.parametrize(
+    ("name", "past"),
+    [
+        ("_ZN2at6native4siluERKNS_6TensorE", True),
+        ("_ZN2at3cpu2mmERKNS_6TensorES3_", True),
+        ("_ZN2at4cuda9addmm_outERNS_6TensorERKS1_S4_S4_RKN3c106ScalarES8_", True),
+        ("_ZN2at4cuda4blas4gemmIfEEvccllldPKflS4_ldPfl", True),
+        ("_ZN2at5_ops2mm10redispatchEN3c1014DispatchKeySetERKNS_6TensorES6_", True),
+        ("_ZN2at5_ops2mm4callERKNS_6TensorES4_", False),
+        ("_ZN2at5_ops10empty_like4callERKNS_6TensorE", False),
+        ("_ZN2at3cpu10empty_likeERKNS_6TensorE", False),
+        ("_ZN2at4cuda26getCurrentDevicePropertiesEv", False),
+        ("_ZN2at14get_thread_numEv", False),
+        ("_ZNK2at10TensorBase8data_ptrIfEEPT_v", False),
+    ],
+)
+def test_functions_that_no_dispatcher_sees(name: str, past: bool) -> None:
+    assert _is_past_the_dispatcher(name) == past
+
+
+def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    source, library = tmp_path / "own.c", tmp_path / "own.so"
+    source.write_text("__attribute__((weak)) void sgemm_(void); void f(void) { sgemm_(); }")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    code = (
+        "import ctypes\n"
+        "from kerneleval.worker.libraries import Libraries\n"
+        "seen = Libraries()\n"
+        "import pyarrow, pydantic_core, unicodedata, numpy.fft\n"
+        "for name in ('libc.so.6', ctypes.util.find_library('m')): ctypes.CDLL(name)\n"
+        f"ctypes.CDLL({str(library)!r})\n"
+        "print(seen.looked_up)\n"
+        "(ctypes.c_float * 3).from_address(0)\n"
+        "print(seen.native, seen.looked_up, seen.packages)"
+    ).replace("import ctypes\n", "import ctypes.util\n", 1)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = ended.stdout.strip().split("\n")
+    assert before == "{'own.so: sgemm_': 1}"
+    assert after == "['own.so'] {'own.so: sgemm_': 1, 'ctypes.from_address': 1} ['pyarrow']"

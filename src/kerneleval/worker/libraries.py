@@ -1,5 +1,6 @@
-"""What other libraries than PyTorch compute for a candidate: NumPy and SciPy on arrays over its tensors, and functions
-of known libraries that it looked up by ``ctypes``. BLAS in functions that Numba compiled: ``languages/numba.py``.
+"""What other libraries than PyTorch compute for a candidate: NumPy and SciPy on arrays over its tensors, functions of
+known libraries that it looked up by ``ctypes``, and those that native code of its own is linked with. BLAS in functions
+that Numba compiled: ``languages/numba.py``.
 
 Arrays are followed from ``Tensor.numpy`` on while a window is recorded, and names are heard from when the candidate is
 loaded. ``observing.py`` uses it; what it cannot see stands in ``docs/threat-model.md``.
@@ -9,12 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+
+from kerneleval.languages.binaries.elf import undefined
+from kerneleval.languages.common.watch import library_folders
 
 __all__ = ["Libraries"]
 
@@ -23,11 +29,39 @@ _COMPUTES = re.compile(
     r"|(?:armpl|bli|cblas|dnnl|LAPACKE|mkl|mkldnn)_\w+|v[sdcz][A-Z]\w+"
     r"|[sdcz](?:axpy|dot|gbmv|geev|gels[dy]?|gemm(?:_\w+)?|gemv|geqrf|ger|gesdd|gesvd?|getr[fis]|nrm2|posv|potr[fis]|scal"
     r"|symm|symv|syevd?|syrk|sytrf|trmm|trmv|trsm|trsv)_?(?:64_)?"
-    r"|_ZN(?:2at|4dnnl|5torch)\w+"
+    r"|aoti_torch_(?:cpu|cuda|mps|xpu)_(?!copy|empty|fill|full|ones|view|zero)\w+"
 )
 """Functions of linear algebra, of networks and of transforms as their libraries name them."""
 
+_OF_TORCH = re.compile(r"_ZN(?:2at|4dnnl|5torch)\w+")
+"""Functions of PyTorch in C++: who looks one up by ``ctypes`` wants it to compute. What is linked with PyTorch
+refers to many, and those that compute go through the dispatcher, but for the next ones."""
+
+_PAST_THE_DISPATCHER = re.compile(
+    r"_ZN4dnnl\w+|_ZN2at(?:6native|3cpu4blas|4cuda4blas)\w+|_ZN2at5_ops\d+\w+10redispatchE\w+"
+    r"|_ZN2at(?:3cpu|3mps|3xpu|4cuda)(?P<length>\d+)(?P<operator>[a-z_]\w+)"
+)
+"""Where ``operator``, of that many characters and what follows it, is the name of an operator."""
+
 _LOOKING_UP = ("ctypes.dlsym", "ctypes.dlsym/handle")
+_ALLOCATES = re.compile("as_strided|copy|empty|fill|full|ones|resize|view|zero")
+_TOOLS = frozenset(
+    re.findall(
+        r"\w+",
+        "_cffi_backend _yaml cffi charset_normalizer cuda cutlass functorch google greenlet hip llvmlite markupsafe "
+        "ml_dtypes mlir msgpack mypyc nanobind ninja numba numpy nvidia nvidia_cutlass_dsl orjson psutil pybind11 "
+        "pycuda pydantic_core pyopencl regex rpds scipy setuptools sqlalchemy taichi tilelang torch torchgen triton "
+        "tvm tvm_ffi warp yaml zstandard",
+    )
+)
+"""Packages that compile and launch what they are given, those whose functions are followed or looked for, and those
+that compute nothing of tensors."""
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
+_OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so")
+"""What Triton builds to launch kernels."""
+
 _SETTINGS = re.compile(r"_(?:get|set)_|GetVersion|SetStream")
 
 _PLUMBING = frozenset(
@@ -47,8 +81,15 @@ _METHODS = (
 )
 """Methods of arrays that compute and are neither ufuncs nor functions of NumPy's."""
 
-_CONVERTERS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "require")
-"""Functions of NumPy that give plain arrays over the same content."""
+_CONVERTERS = (
+    *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "require"),
+)
+"""Functions of NumPy that give plain arrays over the same content, or over memory that something else names."""
+
+_SMALL = 64
+"""An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed."""
+
+_OWN_VALUES = (bool, bytes, complex, float, int, list, np.generic, np.ndarray, range, str, tuple)
 
 
 class Libraries:
@@ -56,18 +97,56 @@ class Libraries:
 
     def __init__(self) -> None:
         self._looked_up: dict[str, int] = {}
+        self._native: dict[str, int] = {}
+        self._packages: dict[str, int] = {}
+        library_folders()  # known before anything is opened
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _LOOKING_UP:
             name = arguments[-1]
-            if type(name) is str and _COMPUTES.fullmatch(name) and not _SETTINGS.search(name):
+            if type(name) is str and (_computes(name) or _OF_TORCH.fullmatch(name)):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
+        elif event == "ctypes.cdata":
+            if not sys._getframe(1).f_code.co_filename.startswith((*library_folders(), _PACKAGE)):
+                self._looked_up["ctypes.from_address"] = 1  # arrays over such memory are not followed
+        elif event in ("import", "ctypes.dlopen") and arguments:
+            path = arguments[event == "import"]
+            if type(path) is str and os.sep in path:
+                self._opened(os.path.realpath(path))
+
+    def _opened(self, path: str) -> None:
+        """Note native code: the package that brings it, or, where none does, the file and what it is linked with.
+        ``import`` comes for modules in Python too, without a path.
+        """
+        if package := _package(path):
+            if package not in _TOOLS:
+                self._packages[package] = 1
+        elif _is_own(path):
+            file = os.path.basename(path)
+            if not _OF_TRITON.fullmatch(file):
+                self._native[file[:100]] = 1
+            with contextlib.suppress(OSError):
+                for name in undefined(Path(path)):
+                    if _computes(name) or _is_past_the_dispatcher(name):
+                        self._looked_up[f"{file}: {_plain(name)}"[:100]] = 1
 
     @property
     def looked_up(self) -> dict[str, int]:
-        """Functions of libraries that were looked up by ``ctypes`` so far, ``ctypes.name`` -> 1."""
+        """Functions of libraries that were looked up by ``ctypes`` so far, or that its native code is linked with:
+        ``ctypes.name`` or ``file: name`` -> 1.
+        """
         return dict(self._looked_up)
+
+    @property
+    def native(self) -> list[str]:
+        """Files of native code that were opened so far and that no installed package brings."""
+        return sorted(self._native)
+
+    @property
+    def packages(self) -> list[str]:
+        """Installed packages whose native code was opened so far, but for those that only compile and launch."""
+        return sorted(self._packages)
 
     @contextlib.contextmanager
     def followed(self, seen: dict[str, int]) -> Iterator[None]:
@@ -76,27 +155,71 @@ class Libraries:
 
         Followed.counts.clear()
         with contextlib.ExitStack() as stack:
-            for owner, names in ((torch.Tensor, ("numpy", "__array__")), (np, _CONVERTERS)):
+            owners = ((torch.Tensor, ("numpy", "__array__")), (np, _CONVERTERS), (np.ctypeslib, ("as_array",)))
+            for owner, names in owners:
                 for name in names:
                     stack.enter_context(_replaced(owner, name))
             yield
         seen |= Followed.counts
 
 
+def _package(path: str) -> str:
+    """The installed package that a file belongs to; empty: none, or the standard library."""
+    folder = max((f for f in library_folders() if path.startswith(f)), key=len, default="")
+    name = re.split(r"[./]", path[len(folder) :], maxsplit=1)[0] if folder else ""
+    return "" if name == "lib-dynload" else name
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file may be one that the candidate made: its user's, and not where programs and packages are."""
+    if path.startswith((*library_folders(), *_SYSTEM, os.path.join(os.path.realpath(sys.base_prefix), ""))):
+        return False
+    try:
+        return os.stat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _computes(name: str) -> bool:
+    return bool(_COMPUTES.fullmatch(name)) and not _SETTINGS.search(name)
+
+
+def _plain(name: str) -> str:
+    """``at::cpu::mm`` of ``_ZN2at3cpu2mmE…``; any other name as it is."""
+    rest, parts = name.removeprefix("_ZN"), []
+    while name.startswith("_ZN") and (length := re.match(r"\d+", rest)):
+        rest = rest[length.end() :]
+        parts.append(rest[: int(length[0])])
+        rest = rest[int(length[0]) :]
+    return "::".join(parts) or name
+
+
+def _is_past_the_dispatcher(name: str) -> bool:
+    """Whether a function of PyTorch's computes where no mode and no profiler sees it."""
+    import torch
+
+    match = _PAST_THE_DISPATCHER.fullmatch(name)
+    if match is None or match["operator"] is None:
+        return match is not None
+    operator = match["operator"][: int(match["length"])]
+    base = re.sub(r"_out[f]?$|(?<=\w)_$", "", operator)
+    return not _ALLOCATES.match(base) and hasattr(torch.ops.aten, base)
+
+
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str) -> Iterator[None]:
     """A function that gives arrays, replaced by one whose arrays are followed: always where it is a tensor's, else
-    where an argument is, or a tensor. What was inherited is inherited again afterwards.
+    where the first argument is no value of Python's own, or much of it. What was inherited is so again afterwards.
     """
-    import torch
-
-    kinds = (Followed, torch.Tensor)
     own, original, always = name in vars(owner), getattr(owner, name), isinstance(owner, type)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        return _followed(made) if always or any(isinstance(a, kinds) for a in args) else made
+        if always or not args or isinstance(args[0], Followed) or not isinstance(args[0], _OWN_VALUES):
+            return _followed(made)
+        plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
+        return made if plain else _followed(made)
 
     setattr(owner, name, function)
     try:

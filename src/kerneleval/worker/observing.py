@@ -92,8 +92,8 @@ class Observing:
         self.lost = True
 
     def end(self, loaded: Loaded) -> dict[str, Any]:
-        """Watch no longer; operators, launches and functions of other libraries by name, extensions that it built,
-        whether functions were compiled.
+        """Watch no longer; operators, launches and functions of other libraries by name, packages with native
+        code that it imported, native code of its own, whether functions were compiled.
         """
         loaded.watch(False)
         loaded.mute(False)
@@ -105,10 +105,15 @@ class Observing:
             "launches": launches,
             "libraries": self._others | self._libraries.looked_up | loaded.linked() if self._recorded else {},
             "binaries": loaded.binaries(),
-            "extensions": sorted(name for name, _ in self._extensions.found())[:8] if self._recorded else [],
+            "packages": self._libraries.packages[:8] if self._recorded else [],
+            "extensions": self._own_code() if self._recorded else [],
             "registered": sorted(_registered(self._registry) - self._registered)[:8],
             "compiled": _compiled(),
         }
+
+    def _own_code(self) -> list[str]:
+        """Files of native code of the candidate's own, the first eight."""
+        return sorted({name for name, _ in self._extensions.found()} | set(self._libraries.native))[:8]
 
     @staticmethod
     def _pieces(owner: Any) -> list[tuple[str, Any, Any]]:

@@ -58,7 +58,9 @@ class Seen:
     libraries: dict[str, int] = field(default_factory=dict)
     """Functions of other libraries than PyTorch that computed, or that it looked up: ``numpy.matmul``."""
     extensions: tuple[str, ...] = ()
-    """Native modules that the candidate built itself; what they launch is not seen."""
+    """Native code that the candidate built itself; what it launches is not seen."""
+    packages: tuple[str, ...] = ()
+    """Installed packages with native code that it imported; what they compute is not seen."""
     registered: tuple[str, ...] = ()
     """What it has registered in PyTorch's own namespace: a name there says nothing of what computes."""
     compiled: bool = False
@@ -118,6 +120,7 @@ class Subject:
             WorkerFailure: its process is gone.
         """
         runner = self._calls.loaded.runner
+        language = languages.find(self._calls.loaded.candidate.language)
         tensors = [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads]
         buffer = WindowBuffer(self._layout, self._calls.device, [tensors])
         runner.prepare(self._layout)
@@ -135,7 +138,9 @@ class Subject:
             aten=_claimed_counts(answer.get("aten")),
             launches=_claimed_counts(answer.get("launches")),
             libraries=_claimed_counts(answer.get("libraries")),
-            extensions=_claimed_names(answer.get("extensions")),
+            # of a language that is built, the library that the judge itself opened; `foreign` says what is in it
+            extensions=() if language.needs_build else _claimed_names(answer.get("extensions")),
+            packages=_claimed_names(answer.get("packages")),
             registered=_claimed_names(answer.get("registered")),
             compiled=bool(answer.get("compiled")),
         )
@@ -287,8 +292,8 @@ class _Case:
         if self.mute in ("little", "decoy") or self.seen.compiled or self.seen.registered:
             return 2
         if not self.seen.launches and not self.given:
-            return 1 if self.seen.extensions and not self.computing else 2
-        return 1 if self.computing or self.opaque else 0
+            return 1 if self.seen.extensions and not (self.computing or self.seen.packages) else 2
+        return 1 if self.computing or self.opaque or self.seen.extensions or self.seen.packages else 0
 
     def __str__(self) -> str:
         names = ", ".join(sorted(self.computing)[:6])
@@ -299,6 +304,8 @@ class _Case:
             text += f"; what its operators {', '.join(self.opaque[:6])} dispatch is not seen"
         if self.seen.extensions:
             text += f"; what its extensions ({', '.join(self.seen.extensions)}) launch is not seen"
+        if self.seen.packages:
+            text += f"; what the packages that it imports ({', '.join(self.seen.packages)}) compute is not seen"
         if self.seen.registered:
             text += f"; it has registered {', '.join(self.seen.registered)} among PyTorch's own operators"
         if self.seen.compiled:

@@ -99,6 +99,11 @@ def loader_names(path: Path) -> list[str]:
     return sorted({name for name, _ in _undefined(path.read_bytes()) if name in _LOADER})
 
 
+def undefined(path: Path) -> list[str]:
+    """Symbols that a shared library takes from others, sorted; none of any other file. Raises OSError."""
+    return sorted({name for name, _ in _undefined(path.read_bytes())})
+
+
 def _undefined(data: bytes) -> list[tuple[str, int]]:
     """Undefined dynamic symbols with the index of their version; 0 and 1: none."""
     start, size = next(((offset, n) for kind, offset, n, _, _ in sections(data) if kind == _SHT_GNU_VERSYM), (0, 0))
