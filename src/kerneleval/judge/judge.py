@@ -22,6 +22,7 @@ from kerneleval.devices import Device
 from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
+from kerneleval.judge.machine.threads import own_threads
 from kerneleval.judge.probes.calls import BoundCase, Calls
 from kerneleval.judge.probes.cells import CellJudge, far_offsets, secret_shapes
 from kerneleval.judge.probes.void import void
@@ -282,7 +283,8 @@ class Judge:
         if not any(finding.level == "fail" for finding in findings):
             findings += far_offsets(judge, outcomes, job.replay.line_of)
         called = tuple(case for case in outcomes if not is_far(job.task, case))
-        findings += checks.run_all(calls, called, outcomes, without_worker=not called)
+        with own_threads(max((job.task.bytes(case.dims_map, case.dtype) for case in called), default=0)):
+            findings += checks.run_all(calls, called, outcomes, without_worker=not called)
         tracked = checks.tracked(findings)
         if native:
             findings += self._uses.end(loaded, begun, tuple(tracked.launches) if tracked else ())

@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch.overrides import TorchFunctionMode
 
 from kerneleval.devices import Device
-from kerneleval.devices.cpu import threads
+from kerneleval.judge.machine.threads import worker_threads
 from kerneleval.judge.oracle.calibration import bounded, exactly, independent, positions, scales_of
 from kerneleval.judge.oracle.comparison import keeps_to
 from kerneleval.judge.oracle.expectation import (
@@ -67,20 +67,6 @@ def precision(*, tf32: bool) -> Iterator[None]:
         matmul.allow_tf32, convolution.allow_tf32 = before
 
 
-@contextlib.contextmanager
-def worker_threads(args: Sequence[Any]) -> Iterator[None]:
-    """On the CPU as many threads as workers have; restored afterwards."""
-    count = torch.get_num_threads()
-    other = count != threads() and any(isinstance(a, torch.Tensor) and a.device.type == "cpu" for a in args)
-    if other:
-        torch.set_num_threads(threads())
-    try:
-        yield
-    finally:
-        if other:
-            torch.set_num_threads(count)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReferenceCall:
     """One call of a trusted reference."""
@@ -100,9 +86,11 @@ class ReferenceCall:
 
     def natively(self) -> Tensors:
         """Outputs of the native reference, in the case's dtype, wherever it ran."""
+        with worker_threads(self.args):
+            outputs = self.run(self.case.dtype)
         if not self.native_on or self.problem is not None:
-            return self.run(self.case.dtype)
-        return tuple(output.cpu() for output in self.run(self.case.dtype))
+            return outputs
+        return tuple(output.cpu() for output in outputs)
 
     def there(self) -> ReferenceCall:
         """The same call on arguments that lie where the native reference runs."""
@@ -387,7 +375,7 @@ def native(
         UsageError: the reference raises.
         InfrastructureError: the device has too little memory.
     """
-    with _ONE, precision(tf32=tf32), worker_threads(args):
+    with _ONE, precision(tf32=tf32):
         return ReferenceCall(task=task, case=case, args=args, grads=grads, native_on=native_on).there().natively()
 
 
@@ -481,7 +469,7 @@ class _Runs:
             oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
             # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
             probed = _moved(call, oracle)
-        with precision(tf32=tf32), worker_threads(call.args):
+        with precision(tf32=tf32):
             native = _furthest(call, oracle)
         task, dtype = call.task.name, call.case.dtype
         if not len(oracle) == len(native) == len(probed):

@@ -18,6 +18,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.devices import Device
+from kerneleval.judge.machine.threads import own_threads
 from kerneleval.judge.probes.calls import MUTATION, BoundCase, Calibrated, Calls, Drawn, other_scalars
 from kerneleval.judge.probes.far import FarOffsets, room_bytes
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
@@ -79,7 +80,8 @@ class CellJudge:
         if (known := self._known(case)) is not None:
             return known
         try:
-            return FarOffsets(self.calls).judge(case) if is_far(self.calls.task, case) else self._judge(case)
+            with own_threads(self.calls.task.bytes(case.dims_map, case.dtype)):
+                return FarOffsets(self.calls).judge(case) if is_far(self.calls.task, case) else self._judge(case)
         except (WorkerError, WorkerFailure, BuildFailed) as error:
             failed = self._failure(case, error)
             return self._other_layouts.explained(failed) if failed.reason == "unsupported" else failed
