@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from kerneleval.records import Form, NotJudgedError, UsageError, digest, nested
-from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
+from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
 
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
@@ -195,8 +195,7 @@ class ModuleProblem:
         line.
         """
         wide_args = [v.double() if is_float(v) else v for v in args]
-        with in_double():
-            outputs = self._run(self._model, wide_args, weights, double=True)  # loading the weights widens them
+        outputs = self._run(self._model, wide_args, weights, double=True)  # loading the weights widens them
         for index, output in enumerate(outputs):
             if output.is_floating_point() and output.dtype != torch.float64:
                 raise UsageError(
@@ -213,7 +212,7 @@ class ModuleProblem:
         *,
         double: bool = False,
     ) -> tuple[torch.Tensor, ...]:
-        with problem_error(self.file.path, "Model.forward" + (" in fp64" if double else "")), torch.no_grad():
+        with self.file.running("Model.forward" + (" in fp64" if double else "")), torch.no_grad():
             fresh = model
             if model is self._model:
                 fresh = self._build(0) if _holds_functions(model) else copy.deepcopy(model)
@@ -226,7 +225,8 @@ class ModuleProblem:
             if not self._examined or self._writes_inputs:
                 given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
             versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in given]
-            result = fresh(*nested(self.form, given))
+            with in_double() if double else contextlib.nullcontext():
+                result = fresh(*nested(self.form, given))
         outputs = flatten(result)
         if not outputs:
             raise UsageError(f"{self.file.path}: Model.forward returns no tensor but a {type(result).__name__}")
@@ -426,13 +426,8 @@ class _Widen(TorchFunctionMode):
 @contextlib.contextmanager
 def in_double() -> Iterator[None]:
     """The default dtype is fp64, and casts to fp32 that the code inside writes out go to fp64; restored afterwards."""
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with _Widen():
-            yield
-    finally:
-        torch.set_default_dtype(default)
+    with own_settings(torch.float64), _Widen():
+        yield
 
 
 # -- What inputs promise beyond shape and dtype ----------------------------------------------------------------------

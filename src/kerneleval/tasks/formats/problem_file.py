@@ -21,10 +21,13 @@ import random
 import symtable
 import sys
 import tempfile
+import threading
 import traceback
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy
 import torch
@@ -70,6 +73,7 @@ class ProblemFile:
             )
         self.hash = digest(self.text)
         self._configs: dict[str, str] = {}
+        self._dtype = torch.get_default_dtype()
         self._places: dict[str, int] = {}
         self._sequences: dict[str, tuple[type, list[int]]] = {}
         self.integers: dict[str, int] = self._find_integers()
@@ -134,10 +138,6 @@ class ProblemFile:
 
     # -- models of transformers ---------------------------------------------------------------------------------------
 
-    def models(self) -> contextlib.AbstractContextManager[None]:
-        """In which the file's code runs: without a hub, where it uses ``transformers``."""
-        return without_hub(self._configs) if self.uses_transformers else contextlib.nullcontext()
-
     @functools.cached_property
     def uses_transformers(self) -> bool:
         """Whether it imports ``transformers``."""
@@ -154,6 +154,26 @@ class ProblemFile:
 
     # -- execution ----------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def running(
+        self, doing: str, seed: int | None = None, device: str = "cpu", *, place: bool = True
+    ) -> Iterator[None]:
+        """In which every piece of the file's code runs, under the seed if one is given (:func:`seeded`): what it raises
+        is told with its line (:func:`problem_error`), what it prints goes to stderr, and its warnings nowhere. The
+        default dtype is the one that its top level sets. What it does to torch's settings ends with the block.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(problem_error(self.path, doing))
+            if self.uses_transformers:
+                stack.enter_context(without_hub(self._configs))
+            if seed is not None:
+                stack.enter_context(seeded(seed, device, place=place))
+            stack.enter_context(own_settings(self._dtype))  # inside: its own default device ends before the seed's
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            yield
+
     def execute(self, dims: Mapping[str, int]) -> ModuleType:
         """Execute the file with these values of :attr:`integers` and :attr:`literals` instead of its own; returns the
         fresh namespace. Raises UsageError: a dim that the file does not have; or the file raised (the message names the
@@ -168,9 +188,12 @@ class ProblemFile:
         module.__file__ = str(self.path)
         # Dataclasses, inspect and torch.jit look a class's module up by its name; this one collides with no other.
         sys.modules[name] = module
-        with problem_error(self.path, "executing the file"), self.models(), seeded(0, "cpu", place=False):
+        self._dtype = torch.get_default_dtype()
+        with self.running("executing the file", 0, place=False):
             code = compile(self._with(changed), str(self.path), "exec")
             exec(code, module.__dict__)
+            dtype = torch.get_default_dtype()
+        self._dtype = dtype
         for needed in NEEDED:
             if not callable(getattr(module, needed, None)):
                 raise UsageError(f"{self.path}: {needed} is not callable once the file has been executed")
@@ -220,6 +243,60 @@ def problem_error(path: Path, doing: str) -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError) and error.name:
             text += f"; install the package that has it (pip install {error.name.partition('.')[0]})"
         raise UsageError(f"{where}: {doing} raised {type(error).__name__}: {text}") from error
+
+
+_ONE = threading.RLock()
+"""Torch's settings are the process's own: one piece of code that changes them runs at a time."""
+
+
+def _default_device() -> torch.device | None:
+    """What ``torch.set_default_device`` set; None: nothing."""
+    # torch.get_default_device() also tells of the ``with torch.device(...)`` around
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+def _deterministic() -> int:
+    return int(torch.get_deterministic_debug_mode())
+
+
+def _libraries() -> tuple[bool, ...]:
+    cudnn = torch.backends.cudnn
+    return cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+
+def _set_libraries(values: tuple[bool, ...]) -> None:
+    cudnn = torch.backends.cudnn
+    cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = values
+
+
+_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (_default_device, torch.set_default_device),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.get_num_threads, torch.set_num_threads),
+    (_deterministic, torch.set_deterministic_debug_mode),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (_libraries, _set_libraries),
+)
+"""How each setting of torch is read and set."""
+
+
+@contextlib.contextmanager
+def own_settings(dtype: torch.dtype | None = None) -> Iterator[None]:
+    """What the block does to torch's settings (default dtype and device, gradients, threads, TF32 ...) ends with it;
+    ``dtype``: the default one inside.
+    """
+    with _ONE:
+        before = [get() for get, _ in _SETTINGS]
+        try:
+            if dtype is not None:
+                torch.set_default_dtype(dtype)
+            yield
+        finally:
+            for (get, put), value in zip(_SETTINGS, before, strict=True):
+                if get() != value:
+                    put(value)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from kerneleval.records import (
     names_of,
     nested,
 )
-from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
+from kerneleval.tasks.formats.problem_file import ProblemFile
 
 _SCANS = ("softmax", "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
 _NORMS = ("layer_norm", "group_norm", "batch_norm", "rms_norm")
@@ -104,7 +104,7 @@ def _lacks_memory(error: UsageError) -> bool:
 def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:
     args, form = call_inputs(file, namespace, device, 0)
     recorder = _Recorder(args)
-    with problem_error(file.path, "Model.forward"), seeded(0, device), torch.no_grad(), recorder:
+    with file.running("Model.forward", 0, device), torch.no_grad(), recorder:
         result = model(*nested(form, args))
     return Survey(
         arguments=_arguments(namespace, args, form),
@@ -126,7 +126,7 @@ def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> list[
     """What ``get_init_inputs`` gives; it is sent to the candidate's worker, so it must be plain. Raises UsageError: it
     raises, gives no list, or holds something that is no plain data.
     """
-    with problem_error(file.path, "get_init_inputs()"), file.models(), seeded(seed, "cpu"):
+    with file.running("get_init_inputs()", seed):
         given = namespace.get_init_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_init_inputs() must give a list of arguments, got {_short(given)}")
@@ -179,7 +179,7 @@ def build_model(
     UsageError: it raises, or is no ``torch.nn.Module``.
     """
     # Without gradients every tensor that it computes for itself is a leaf, which deepcopy needs.
-    with problem_error(file.path, "Model(...)"), file.models(), seeded(seed, device), torch.no_grad():
+    with file.running("Model(...)", seed, device), torch.no_grad():
         model = namespace.Model(*init_args)
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"{file.path}: Model must be a torch.nn.Module, got {_short(model)}")
@@ -197,7 +197,7 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
     each is a value of its own, in the form (``records/nested.py``). Raises UsageError: it raises or gives no list, or
     something in it is not judged.
     """
-    with problem_error(file.path, "get_inputs()"), seeded(seed, device), torch.no_grad():
+    with file.running("get_inputs()", seed, device), torch.no_grad():
         given = namespace.get_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_inputs() must give a list of arguments, got {_short(given)}")

@@ -1,0 +1,121 @@
+"""What the code of a problem file may do to the judge around it, and what is said of files that cannot be judged."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from kerneleval.tasks.formats.kernelbench import read
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.problem_file import ProblemFile
+
+PROBLEM = """
+import torch
+{top}
+class Model(torch.nn.Module):
+    def __init__(self{takes}):
+        super().__init__()
+        {init}
+    def forward(self, x, *more):
+        {forward}
+def get_inputs():
+    {inputs}
+def get_init_inputs():
+    return {given}
+"""
+
+
+def write(
+    folder: Path,
+    forward: str = "return x * 2",
+    inputs: str = "return [torch.randn(6, 8)]",
+    *,
+    top: str = "",
+    init: str = "pass",
+    takes: str = "",
+    given: str = "[]",
+) -> Path:
+    """A problem file of these parts."""
+    path = folder / "problem.py"
+    lines = {name: text.replace("\n", "\n        ") for name, text in (("forward", forward), ("init", init))}
+    inputs = inputs.replace("\n", "\n    ")
+    path.write_text(PROBLEM.format(top=top, takes=takes, inputs=inputs, given=given, **lines))
+    return path
+
+
+def problem(path: Path) -> ModuleProblem:
+    """The problem of a file at its own sizes."""
+    return ModuleProblem(ProblemFile(path), {}, "cpu")
+
+
+# -- Settings ---------------------------------------------------------------------------------------------------------
+
+
+def settings() -> tuple[object, ...]:
+    """What a problem file may not change for the judge."""
+    cudnn = torch.backends.cudnn
+    return (
+        torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(), cudnn.benchmark,
+        cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32,
+    )  # fmt: skip
+
+
+CHANGES = (
+    "torch.set_default_dtype(torch.float16)",
+    "torch.set_default_device('meta')",
+    "torch.set_grad_enabled(False)",
+    "torch.set_num_threads(torch.get_num_threads() + 1)",
+    "torch.use_deterministic_algorithms(True)",
+    "torch.set_float32_matmul_precision('high')",
+    "torch.backends.cudnn.benchmark = True",
+    "torch.backends.cudnn.allow_tf32 = False",
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("place", ["top", "inputs", "init", "forward"])
+def test_settings_of_torch_that_a_file_changes_are_the_judges_again(tmp_path, change, place):
+    parts = {"forward": "return x * 2", "inputs": "return [torch.randn(6, 8)]", "init": "pass", "top": ""}
+    if place == "inputs":
+        change = change.replace("meta", "cpu")
+    parts[place] = f"{change}\n{parts[place]}"
+    before = settings()
+    made = problem(write(tmp_path, **parts))
+    args, weights = made.inputs(1), made.weights(1)
+    made.reference(args, weights)
+    made.oracle(args, weights)
+    assert settings() == before
+
+
+def test_the_default_dtype_that_a_file_sets_holds_for_its_own_code(tmp_path):
+    top = "torch.set_default_dtype(torch.float16)"
+    forward = "assert torch.get_default_dtype() == torch.float16 or x.dtype == torch.float64\nreturn self.layer(x)"
+    path = write(tmp_path, forward, top=top, init="self.layer = torch.nn.Linear(8, 4)")
+    made = problem(path)
+    args, weights = made.inputs(1), made.weights(1)
+    assert args[0].dtype == torch.float16 and {w.dtype for w in weights.values()} == {torch.float16}
+    (native,), (exact,) = made.reference(args, weights), made.oracle(args, weights)
+    assert native.dtype == torch.float16 and exact.dtype == torch.float64
+    assert float((native - exact).abs().max()) < 0.01
+    task = read(path)
+    assert task.arguments(task.case_dims[0][1], "float32")[0].dtype == "float16"
+
+
+def test_what_a_file_prints_goes_to_stderr(tmp_path, capsys):
+    made = problem(write(tmp_path, "print('calls')\nreturn x * 2", "print('draws')\nreturn [torch.randn(3)]",
+                         top="print('begins')", init="print('builds')"))  # fmt: skip
+    made.reference(made.inputs(1), made.weights(1))
+    out, err = capsys.readouterr()
+    assert out == "" and all(word in err for word in ("begins", "builds", "draws", "calls"))
+
+
+def test_warnings_of_a_file_are_not_shown(tmp_path):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        made = problem(write(tmp_path, "import warnings\nwarnings.warn('no')\nreturn x"))
+        made.reference(made.inputs(1), made.weights(1))
+    assert not seen
