@@ -347,7 +347,7 @@ def test_constant_inputs_are_made_to_vary(tmp_path):
     )
     ones, masked, zeros, positions = made.inputs(1)
     others = made.inputs(2)
-    assert made.traits.frozen == {0, 1, 2}
+    assert made.traits.frozen == {0, 1, 2, 3}
     assert not torch.equal(ones, others[0]) and 0.89 < float(ones.min()) < float(ones.max()) < 1.11
     assert torch.equal(masked, torch.full((50, 50), float("-inf")).triu(1))  # nothing but zeros and infinities
     assert not torch.equal(zeros, others[2]) and 0.01 < float(zeros.std()) < 0.5

@@ -253,3 +253,9 @@ def test_sizes_of_layers_are_sizes(tmp_path, name):
     task = open_task(str(path), sweep=True)
     assert len({dims[f"{name}[0]"] for _, dims in task.case_dims}) > 2
     assert {dims[f"{name}[1]"] for _, dims in task.case_dims if f"{name}[1]" in dims} <= {3}, "which no shape follows"
+
+
+def test_a_file_with_nan_is_not_void(tmp_path):
+    """Two equal tensors that hold NaN passed for different ones, under which no output changed."""
+    inputs = "torch.full((rows, n), 2.0).masked_fill(torch.eye(rows, n) > 0, float('nan'))"
+    assert not void(bound(tmp_path, "return x * 3", inputs))

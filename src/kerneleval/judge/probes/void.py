@@ -13,6 +13,7 @@ import torch
 
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.records import Finding, NotJudgedError
+from kerneleval.tasks.formats.module_problem import same_bits
 from kerneleval.tasks.formats.soundness import depends, least_change
 
 _SEEDS = (1, 2, 3)
@@ -63,4 +64,4 @@ def _depends(bound: BoundCase, distribution: str) -> bool:
 
 
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True) if isinstance(a, torch.Tensor))
+    return all(same_bits(a, b) for a, b in zip(one, other, strict=True) if isinstance(a, torch.Tensor))

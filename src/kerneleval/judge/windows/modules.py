@@ -41,7 +41,7 @@ def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple
             continue
         match = next((entry for entry in left if entry[1] == tuple(weight.shape)), None)
         if match is None:
-            if weight.is_floating_point() and weight.numel() > 0:
+            if (weight.is_floating_point() or weight.is_complex()) and weight.numel() > 0:
                 missing.append(f"{name} {list(weight.shape)}")
             continue
         left.remove(match)
@@ -63,7 +63,7 @@ def moved(weights: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Ten
     found: dict[str, torch.Tensor] = {}
     for group in alike(weights):
         weight = weights[group[0]]
-        if weight.is_floating_point() and weight.numel() >= 4:
+        if (weight.is_floating_point() or weight.is_complex()) and weight.numel() >= 4:
             generator = inputs.stream(seed, group[0], str(weight.device))
             found |= dict.fromkeys(group, inputs.exchanged(weight, 0.5, generator))
     return found

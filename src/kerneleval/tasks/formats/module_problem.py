@@ -74,9 +74,9 @@ class ModuleProblem:
         device; contiguous (how it lays them out is a trait). Tensors in tuples, lists and dicts come one by one, in the
         :attr:`form`.
 
-        A floating tensor that comes out the same under every seed is varied: each finite element by up to 10 %, zeros
-        staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale 0.1. Integers
-        and booleans are always left as they are.
+        A floating or complex tensor that comes out the same under every seed is varied: each finite element by up to
+        10 %, zeros staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale
+        0.1. Integers and booleans are always left as they are.
 
         The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. Under all of these but ``trained``, which is
         about weights, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by a
@@ -91,8 +91,9 @@ class ModuleProblem:
         traits = self.traits
         args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._draw(seed)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
-        for index in traits.frozen:
-            args[index] = _varied(args[index], generator)
+        for index in sorted(traits.frozen):
+            if is_inexact(args[index]):
+                args[index] = _varied(args[index], generator)
         if distribution not in ("standard", "trained"):
             ends = itertools.cycle(torch.randperm(_LAST, generator=generator, device=self.device).tolist())
             for index, value in enumerate(args):
@@ -134,7 +135,7 @@ class ModuleProblem:
         ``mean + 0.8 (w - mean) + 0.6 std n`` with n from N(0, 1), which leaves mean and variance; constant ones are
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
         factors, element by element, so that variances stay positive and masks stay masks; a ``running_mean`` of zeros
-        gets noise. Integers, and so ``num_batches_tracked``, stay.
+        gets noise. Of complex tensors that goes for the parts. Integers, and so ``num_batches_tracked``, stay.
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
@@ -262,6 +263,8 @@ class ModuleProblem:
 
 def _varied(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A constant input made to vary: see :meth:`ModuleProblem.inputs`."""
+    if tensor.is_complex():
+        return _as_complex(_varied(_as_real(tensor), generator))
     if not torch.any(tensor != 0):
         return tensor + 0.1 * _normal(tensor, generator)
     return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, 0.1, generator), tensor)
@@ -269,6 +272,8 @@ def _varied(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> torch.Tensor:
     """A weight with other content of like scale: see :meth:`ModuleProblem.weights`."""
+    if tensor.is_complex():
+        return _as_complex(_changed(name, _as_real(tensor), parameter, generator))
     if not tensor.is_floating_point() or not tensor.numel():
         return tensor
     if parameter or name.rpartition(".")[2] == "running_mean":
@@ -282,6 +287,8 @@ def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.
 
 def _trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A parameter as training might leave it: see :meth:`ModuleProblem.weights`."""
+    if made.is_complex():
+        return _as_complex(_trained(_as_real(made), _as_real(changed), generator))
     if not made.is_floating_point() or not made.numel():
         return changed
     if not torch.any(made != 0):
@@ -291,6 +298,15 @@ def _trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generat
         return changed * 2
     size = torch.where(mean.abs() < _FAINT, torch.ones_like(mean), mean)
     return size * _signs(made, generator) * _powers(made.shape, 3.0, made, generator)
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """The real and imaginary parts of a complex tensor, which change each for itself."""
+    return torch.view_as_real(tensor.resolve_conj())
+
+
+def _as_complex(parts: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(parts.contiguous())
 
 
 def _uneven(tensor: torch.Tensor, end: int, generator: torch.Generator) -> torch.Tensor:
@@ -446,7 +462,7 @@ _START = 64
 """Elements: a storage offset is kept modulo this, which keeps its alignment."""
 
 Samples = dict[int, torch.Tensor]
-"""Position of a floating argument -> some of its elements."""
+"""Position of an argument -> some of its elements."""
 
 Place = tuple[int, tuple[int, ...], int]
 """(elements of storage, strides, storage offset), in elements."""
@@ -454,10 +470,10 @@ Place = tuple[int, tuple[int, ...], int]
 
 @dataclass(frozen=True, kw_only=True)
 class InputTraits:
-    """Positions of arguments with a trait; but for ``placed``, of floating ones."""
+    """Positions of arguments with a trait: of floating ones, but for ``frozen`` and ``placed``."""
 
     frozen: frozenset[int]
-    """They come out the same under every seed."""
+    """They come out the same under every seed, bit by bit."""
     labels: frozenset[int]
     """They take 16 different values at most: labels, signs, masks."""
     structured: frozenset[int]
@@ -469,9 +485,10 @@ class InputTraits:
     @classmethod
     def of(cls, args: Sequence[Any], other: Mapping[int, torch.Tensor]) -> InputTraits:
         """The traits of arguments, given samples of what another seed draws."""
-        mine = sample(args)
+        every = sample(args)
+        mine = {i: values for i, values in every.items() if values.is_floating_point()}
         return cls(
-            frozen=frozenset(i for i, values in mine.items() if i in other and torch.equal(values, other[i])),
+            frozen=frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i])),
             labels=frozenset(i for i, values in mine.items() if values.numel() > _FEW_VALUES >= len(values.unique())),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
             placed={i: place for i, arg in enumerate(args) if (place := _place(arg)) is not None},
@@ -483,11 +500,24 @@ def is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
+def is_inexact(value: Any) -> bool:
+    """Whether it is a tensor of a floating or complex type."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same, NaN included, which is equal to nothing."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    a, b = (t.resolve_conj().reshape(-1).contiguous().view(torch.uint8) for t in (one, other))
+    return torch.equal(a, b)
+
+
 def sample(args: Sequence[Any]) -> Samples:
-    """Up to 8191 evenly spaced elements of every floating tensor, the first included; empty tensors have none."""
+    """Up to 8191 evenly spaced elements of every tensor, the first included; empty tensors have none."""
     found = {}
     for index, value in enumerate(args):
-        if is_float(value) and value.numel():
+        if isinstance(value, torch.Tensor) and value.numel():
             flat = value.reshape(-1)
             # An even step would meet one half of a checkerboard, or one column of a power-of-two matrix, alone.
             found[index] = flat[:: max(1, flat.numel() // _SAMPLE) | 1].clone()
