@@ -171,3 +171,31 @@ def test_a_state_that_forward_draws_is_refused_in_one_true_sentence(tmp_path):
     path.write_text(STATES.format(new="", takes="x, y", forward=forward, given="torch.rand(2)"))
     with pytest.raises(NotJudgedError, match=r"random numbers that forward draws .*make the random part an input"):
         open_task(str(path), sweep=True)
+
+
+KEYWORDS = """
+import torch
+
+class Model{new}(torch.nn.Module):
+    def __init__(self, factor, *, power=2, **more):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(20) * factor)
+        self.power, self.more = power, more
+    def forward(self, x):
+        return self.scale * x ** {power} + self.more["shift"]
+
+def get_inputs():
+    return [torch.randn(48, 20)]
+def get_init_inputs():
+    return [[2.0], {{"power": 3, "shift": 0.5}}]
+"""
+
+
+def test_candidates_are_given_the_keywords_of_the_constructor(judge, tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(KEYWORDS.format(new="", power="self.power"))
+    task, protocol = open_task(str(path)), Protocol(timed=False, allow=("library",), tier="quick")
+    for power, right in (("self.power", "passed"), ("2", "failed")):
+        source = KEYWORDS.format(new="New", power=power).partition("\ndef get_inputs")[0]
+        verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
+        assert verdict.verdict == right, verdict.message

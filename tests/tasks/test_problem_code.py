@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kerneleval.records import UsageError
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -119,3 +120,34 @@ def test_warnings_of_a_file_are_not_shown(tmp_path):
         made = problem(write(tmp_path, "import warnings\nwarnings.warn('no')\nreturn x"))
         made.reference(made.inputs(1), made.weights(1))
     assert not seen
+
+
+# -- Arguments of the constructor -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("takes", "given", "arguments", "keywords"),
+    [
+        ("a, b=2, c=3", "[[1], {'c': 5}]", [1, 2, 5], {}),
+        ("a, b", "[[1], {'b': 5}]", [1, 5], {}),
+        ("a, **rest", "[[1], {'b': 5}]", [1], {"b": 5}),
+        ("*, a, b=2", "[[], {'a': 5}]", [], {"a": 5}),
+        ("a, b=2, *rest, c=3", "[[1, 2, 3], {'c': 5}]", [1, 2, 3], {"c": 5}),
+        ("a, b", "[[1], {'k': 5}]", [[1], {"k": 5}], {}),
+        ("a, b=2", "[[1], {}]", [1], {}),
+    ],
+)
+def test_arguments_and_keywords_of_the_constructor(tmp_path, takes, given, arguments, keywords):
+    made = problem(write(tmp_path, takes=f", {takes}", given=given))
+    assert (made.init_args, made.init_keywords) == (arguments, keywords)
+    made.reference(made.inputs(1), made.weights(1))
+
+
+def test_keywords_that_the_constructor_does_not_take_are_told(tmp_path):
+    with pytest.raises(UsageError, match=r"gives \[\[arguments\], \{keywords\}\], which Model.* argument 'stride'"):
+        read(write(tmp_path, takes=", a", given="[[1], {'stride': 5}]"))
+
+
+def test_keywords_must_be_plain_too(tmp_path):
+    with pytest.raises(UsageError, match=r"argument stride of get_init_inputs\(\) holds a object"):
+        read(write(tmp_path, takes=", a, **more", given="[[1], {'stride': object()}]"))

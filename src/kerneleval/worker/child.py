@@ -205,10 +205,10 @@ class Worker:
         assert self.loaded is not None
         self.beside = self.loaded.module if message["beside"] else None
         torch.manual_seed(int(message["seed"]))
-        init = decode_plain(message["init"])
+        init, keywords = decode_plain(message["init"])
         hub = without_hub({}) if "transformers" in sys.modules else contextlib.nullcontext()
         with hub, self.watch.over(bool(message.get("watch"))):
-            module = self.loaded.make_module(init)
+            module = self.loaded.make_module(init, keywords=keywords)
         self.loaded.form = message["form"]
         state = module.state_dict()
         return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}

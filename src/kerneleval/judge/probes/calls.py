@@ -390,7 +390,7 @@ class Calls:
         """Have a module of the case's sizes in the worker."""
         if loaded.module_key != case.dims:
             problem = self.problem(case)
-            loaded.make_module(problem.init_args, new_secret(), problem.form)
+            loaded.make_module(problem.init_args, new_secret(), problem.form, keywords=problem.init_keywords)
             loaded.module_key = case.dims
 
     def window(

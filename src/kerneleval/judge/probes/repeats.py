@@ -413,7 +413,8 @@ class OtherWeights:
         """The outcome of a second module, then of the first one again, which is kept, and of the second once more."""
         beside = sum(w.numel() * w.element_size() for w in (first.weights or {}).values()) <= _SMALL_WEIGHTS_BYTES
         problem = self._calls.problem(case)
-        self._calls.loaded.make_module(problem.init_args, new_secret(), problem.form, beside=beside)
+        given, keywords = problem.init_args, problem.init_keywords
+        self._calls.loaded.make_module(given, new_secret(), problem.form, keywords=keywords, beside=beside)
         second = self._calls.bind(case)
         outcome = self._calls.window(second, [second.draw(new_secret())])
         for bound in (first, second) if beside else ():

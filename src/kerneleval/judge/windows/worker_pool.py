@@ -109,7 +109,7 @@ class Loaded:
         self.runner: Runner = self._fresh_runner()
         self.crashes = 0
         self.module_key: Any = None
-        self._module: tuple[Any, int, Form | None] | None = None
+        self._module: dict[str, Any] = {}
         self.reference_s = 0.0
         """What the judge needed to make its own module of these sizes."""
         self.state: list[tuple[str, tuple[int, ...], str]] = []
@@ -147,8 +147,8 @@ class Loaded:
         answer = self._ask_to_load("load", message, "loaded")
         self.explicit_backward = answer.get("backward") is True
         self.note(answer)
-        if self._module is not None:
-            self.make_module(*self._module)
+        if self._module:
+            self._build_module(self._module)
 
     def _ask_to_load(self, request: str, message: dict[str, Any], reply: str) -> dict[str, Any]:
         """The worker's answer; what it raises is a failure to load."""
@@ -161,15 +161,27 @@ class Loaded:
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
 
-    def make_module(self, init_args: Any, seed: int, form: Form | None = None, *, beside: bool = False) -> None:
+    def make_module(
+        self,
+        init_args: Any,
+        seed: int,
+        form: Form | None = None,
+        *,
+        keywords: Mapping[str, Any] | None = None,
+        beside: bool = False,
+    ) -> None:
         """Build the candidate's module from plain arguments; ``state`` then names its tensors.
 
         Args:
             form: how it takes the arguments of a call (``records/nested.py``).
+            keywords: arguments of the constructor by name.
             beside: whether the module before is kept; :meth:`swap_modules` goes back to it.
         """
-        self._module = (init_args, seed, form)
-        message = {"init": encode_plain(init_args), "seed": seed, "form": form, "beside": beside}
+        init = encode_plain([list(init_args), dict(keywords or {})])
+        self._module = {"init": init, "seed": seed, "form": form, "beside": False}
+        self._build_module(self._module | {"beside": beside})
+
+    def _build_module(self, message: dict[str, Any]) -> None:
         answer = self._ask_to_load("module", message, "module")
         try:
             self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]

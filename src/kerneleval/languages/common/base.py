@@ -91,8 +91,11 @@ class Loaded(ABC):
         RuntimeError: native code returned an error code; and whatever else candidate code raises.
         """
 
-    def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
-        """Builds the candidate's module class from ``init_args`` on the device, under ``torch.manual_seed(seed)``.
+    def make_module(
+        self, init_args: Sequence[Any], seed: int | None = None, keywords: Mapping[str, Any] | None = None
+    ) -> torch.nn.Module:
+        """Builds the candidate's module class from ``init_args`` and ``keywords`` on the device, under
+        ``torch.manual_seed(seed)``.
 
         Without a seed, torch's generator is used as it stands. The module stays in the mode in which its constructor
         left it (train, as KernelBench does). Afterwards :meth:`forward` calls it and :attr:`module` gives it, so that

@@ -133,7 +133,9 @@ class PythonLoaded(Loaded):
         made = self.explicit_backward(*grads, *args)
         return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
-    def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
+    def make_module(
+        self, init_args: Sequence[Any], seed: int | None = None, keywords: Mapping[str, Any] | None = None
+    ) -> torch.nn.Module:
         import torch
 
         if self.module_class is None:
@@ -141,7 +143,7 @@ class PythonLoaded(Loaded):
         if seed is not None:
             torch.manual_seed(seed)
         try:
-            module = self.module_class(*init_args)
+            module = self.module_class(*init_args, **(keywords or {}))
             if not isinstance(module, torch.nn.Module):
                 raise LoadError(f"class {self.module_class.__name__} is not a torch.nn.Module")
             module = module.to(torch_device(self.device))

@@ -59,8 +59,8 @@ class ModuleProblem:
     def __init__(self, file: ProblemFile, dims: Mapping[str, int], device: str) -> None:
         self.file, self.device = file, device
         self._namespace = file.execute(dims)
-        self.init_args: list[Any] = init_arguments(file, self._namespace, 0)
-        """Plain arguments of ``Model`` and ``ModelNew``; tuples stay tuples."""
+        self.init_args, self.init_keywords = init_arguments(file, self._namespace, 0)
+        """Plain arguments of ``Model`` and ``ModelNew``, and those by name; tuples stay tuples."""
         self._model = self._build(0)
         self._traits: InputTraits | None = None
         self._form: Form | None = None
@@ -242,7 +242,7 @@ class ModuleProblem:
         return tuple(separate)
 
     def _build(self, seed: int) -> torch.nn.Module:
-        return build_model(self.file, self._namespace, self.init_args, self.device, seed)
+        return build_model(self.file, self._namespace, (self.init_args, self.init_keywords), self.device, seed)
 
     def _refuse(self, drew: bool) -> None:
         what = (

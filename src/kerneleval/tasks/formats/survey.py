@@ -80,20 +80,20 @@ def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
     UsageError: the file raises at these sizes; the message says which of its lines.
     """
     namespace = file.execute(dims)
-    init_args = init_arguments(file, namespace, 0)
+    init = init_arguments(file, namespace, 0)
     try:
-        model = build_model(file, namespace, init_args, "meta", 0)
+        model = build_model(file, namespace, init, "meta", 0)
     except UsageError as error:
         if not _lacks_memory(error):
             raise
         # Constructors that read values (``linspace(...).item()``) need memory: for the weights alone, which is little.
-        model = build_model(file, namespace, init_args, "cpu", 0).to("meta")
+        model = build_model(file, namespace, init, "cpu", 0).to("meta")
     try:
         return _run(file, namespace, model, "meta")
     except UsageError as error:
         if not _lacks_memory(error):
             raise
-    return _run(file, namespace, build_model(file, namespace, init_args, "cpu", 0), "cpu")
+    return _run(file, namespace, build_model(file, namespace, init, "cpu", 0), "cpu")
 
 
 def _lacks_memory(error: UsageError) -> bool:
@@ -122,65 +122,82 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
 # -- The three calls of a problem file --------------------------------------------------------------------------------
 
 
-def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> list[Any]:
-    """What ``get_init_inputs`` gives; it is sent to the candidate's worker, so it must be plain. Raises UsageError: it
-    raises, gives no list, or holds something that is no plain data.
+def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> tuple[list[Any], dict[str, Any]]:
+    """What ``get_init_inputs`` gives, as arguments in order and keywords; it is sent to the candidate's worker, so it
+    must be plain. Raises UsageError: it raises, gives no list, or holds something that is no plain data; or ``Model``
+    does not take it as it is written.
     """
     with file.running("get_init_inputs()", seed):
         given = namespace.get_init_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_init_inputs() must give a list of arguments, got {_short(given)}")
-    given = _positional(namespace, given)
-    for index, value in enumerate(given):
-        _check_plain(file, index, value)
-    return list(given)
+    arguments, keywords = _positional(file, namespace, given)
+    places: list[int | str] = [*range(len(arguments)), *keywords]
+    for place, value in zip(places, (*arguments, *keywords.values()), strict=True):
+        _check_plain(file, place, value)
+    return list(arguments), keywords
 
 
-def _positional(namespace: ModuleType, given: Sequence[Any]) -> Sequence[Any]:
-    """``[arguments, keywords]``, as some files write it, as arguments in the order of ``Model``; all else as it is."""
+def _positional(file: ProblemFile, namespace: ModuleType, given: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """``[arguments, keywords]``, as some files write it, as arguments in the order of ``Model`` and what it takes as
+    keywords alone; all else as it is.
+    """
     if len(given) != 2 or not isinstance(given[0], (list, tuple)) or not isinstance(given[1], Mapping):
-        return given
+        return given, {}
     try:
         signature = inspect.signature(namespace.Model)
+    except (TypeError, ValueError):
+        return given, {}
+    try:
         bound = signature.bind(*given[0], **given[1])
-    except (TypeError, ValueError):  # two arguments, a list and a dict, that mean what they say
-        return given
+    except TypeError as error:
+        try:
+            signature.bind(*given)
+        except TypeError:
+            text = f"get_init_inputs() gives [[arguments], {{keywords}}], which Model(...) does not take: {error}"
+            raise UsageError(f"{file.path}: {text}") from error
+        return given, {}  # two arguments, a list and a dict, that mean what they say
     if bound.kwargs:
-        bound.apply_defaults()
-    if bound.kwargs:
-        return given
-    return bound.args
+        filled = signature.bind(*given[0], **given[1])
+        filled.apply_defaults()
+        if not filled.kwargs:
+            return filled.args, {}
+    return bound.args, dict(bound.kwargs)
 
 
 _MAX_TENSOR_ELEMENTS = 4096
 
 
-def _check_plain(file: ProblemFile, index: int, value: Any, where: str = "get_init_inputs()") -> None:
+def _check_plain(file: ProblemFile, place: int | str, value: Any, where: str = "get_init_inputs()") -> None:
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype)) or is_config(value):
         return
     named = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if named or isinstance(value, (list, tuple)):
         for element in value.values() if named else value:
-            _check_plain(file, index, element, where)
+            _check_plain(file, place, element, where)
         return
     if isinstance(value, torch.Tensor) and value.numel() <= _MAX_TENSOR_ELEMENTS:
         return
     raise UsageError(
-        f"{file.path}: argument {index} of {where} holds {_short(value)}; a candidate in its own process can "
+        f"{file.path}: argument {place} of {where} holds {_short(value)}; a candidate in its own process can "
         f"be given numbers, strings, None, dtypes, tuples, lists, dicts, tensors of up to {_MAX_TENSOR_ELEMENTS} "
         "elements and configurations of transformers"
     )
 
 
 def build_model(
-    file: ProblemFile, namespace: ModuleType, init_args: Sequence[Any], device: str, seed: int
+    file: ProblemFile,
+    namespace: ModuleType,
+    init: tuple[Sequence[Any], Mapping[str, Any]],
+    device: str,
+    seed: int,
 ) -> torch.nn.Module:
-    """``Model(*init_args)`` on the device, its weights drawn there under the seed; in train mode, as built. Raises
-    UsageError: it raises, or is no ``torch.nn.Module``.
+    """``Model`` of these arguments and keywords on the device, its weights drawn there under the seed; in train mode,
+    as built. Raises UsageError: it raises, or is no ``torch.nn.Module``.
     """
     # Without gradients every tensor that it computes for itself is a leaf, which deepcopy needs.
     with file.running("Model(...)", seed, device), torch.no_grad():
-        model = namespace.Model(*init_args)
+        model = namespace.Model(*init[0], **init[1])
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"{file.path}: Model must be a torch.nn.Module, got {_short(model)}")
         lazy = (name for name, value in model.state_dict(keep_vars=True).items() if is_lazy(value))
