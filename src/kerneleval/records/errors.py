@@ -29,8 +29,8 @@ class UsageError(KernelEvalError):
 class NotJudgedError(UsageError):
     """A case at which the task itself does not settle what is right; says nothing about the candidate.
 
-    :attr:`reason` is ``void`` (whatever a candidate does is right), ``random`` (outputs are drawn) or ``unsound``
-    (rounding decides).
+    :attr:`reason` is ``void`` (whatever a candidate does is right), ``random`` (outputs are drawn), ``state`` (they
+    depend on the calls before), ``sizes`` (theirs depend on values) or ``unsound`` (rounding decides).
     """
 
     def __init__(self, message: str, reason: str = "unsound") -> None:

@@ -24,7 +24,8 @@ _KNOWN: dict[tuple[object, ...], str] = {}
 
 
 def void(bound: BoundCase) -> list[Finding]:
-    """A warning where the outputs of a problem file depend on the inputs under other distributions than its own only.
+    """A warning where the outputs of a problem file depend on the inputs under other distributions than its own only;
+    and what else it does that is not judged. The file has been called.
 
     Raises:
         NotJudgedError: they depend on the inputs under none of the task's distributions.
@@ -42,10 +43,20 @@ def void(bound: BoundCase) -> list[Finding]:
             "change, or leave it out of the suite",
             reason="void",
         )
+    findings = _unjudged(bound.problem.changes)
     if found == "standard":
-        return []
+        return findings
     text = f"weak task at {case.key}: its outputs do not depend on the inputs that it draws, only under {found}"
-    return [Finding(check="reference", level="warn", message=text)]
+    return [*findings, Finding(check="reference", level="warn", message=text)]
+
+
+def _unjudged(changes: Sequence[str]) -> list[Finding]:
+    """What to say of a file whose ``forward`` changes these in ``Model``."""
+    if not changes:
+        return []
+    names = ", ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    text = f"forward changes {names} of Model, on which no output depends: what a candidate makes of that is not judged"
+    return [Finding(check="reference", level="info", message=text)]
 
 
 def _depends(bound: BoundCase, distribution: str) -> bool:

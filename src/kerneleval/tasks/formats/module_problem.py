@@ -50,6 +50,28 @@ _RANDOM = 1e-5
 types at least four steps)."""
 
 
+_DRAWN = (
+    "its outputs depend on random numbers that forward draws (dropout in train mode, noise; under a seed set there, "
+    "too). A candidate would have to draw the same numbers in the same order; make the random part an input, or put "
+    "the module in eval mode in Model.__init__"
+)
+_OUTSIDE = (
+    "its outputs depend on random tensors that Model keeps outside its state_dict, so a candidate cannot be given "
+    "them. Keep them with register_buffer (not persistent=False), or make them an input"
+)
+_KEPT = (
+    "its outputs depend on the calls before: forward changes {changed}, and gives other outputs on the same inputs "
+    "afterwards. A candidate is called many times, in an order that the judge chooses. Take the state as an input and "
+    "return it as an output; or put the module in eval mode in Model.__init__, where that keeps its state as it is"
+)
+_SIZED = (
+    "the sizes of its outputs depend on the values of its inputs (output {index} is {one} on one draw and {other} on "
+    "another), and calls are timed on values that change while sizes stay. Return a fixed size: a mask, or padded "
+    "values with their number"
+)
+"""Why a file is refused."""
+
+
 class ModuleProblem:
     """A problem at given sizes on one device (``cpu``, ``cuda`` ...); integers of the file that ``dims`` leaves out
     stay as written. Raises UsageError: the file, its Model or its get_init_inputs() raises at these sizes; names the
@@ -66,6 +88,10 @@ class ModuleProblem:
         self._form: Form | None = None
         self._examined = False
         self._writes_inputs = False
+        self._sizes: dict[str, list[list[int]]] = {}
+        """Sizes of the outputs, by those of the arguments."""
+        self.changes: tuple[str, ...] = ()
+        """What a call changes in ``Model``, by name: nothing that outputs depend on. Known after the first one."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -167,25 +193,64 @@ class ModuleProblem:
         tuples, lists and dicts are flattened in order; what is no tensor is dropped. The arguments stay as they are,
         and no output shares memory with them.
 
-        Raises UsageError: forward raises; it returns no tensor; or its outputs are random, or depend on random state
-        that the candidate cannot be given, so that no candidate could be judged by them.
+        Raises UsageError: forward raises, or returns no tensor. NotJudgedError: what comes out is not decided by the
+        arguments and weights (random numbers, state of earlier calls), or has sizes that depend on values.
         """
-        if self._examined:
-            return self._run(self._model, args, weights)
+        outputs = self._run(self._model, args, weights) if self._examined else self._examine(args, weights)
+        self._check_sizes(args, outputs)
+        return outputs
+
+    def _examine(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The outputs, of a Model that was seen to be judgeable: once for each problem."""
         before, draws = _generator_state(self.device), _Draws()
         with draws:
             outputs = self._run(self._model, args, weights)
         drew = draws.met or not torch.equal(before, _generator_state(self.device))
         other = None
-        if _own_values(self._model):
+        if _own_values(self._model) or any(module._non_persistent_buffers_set for module in self._model.modules()):
             other = self._build(1)
         if drew or other is not None:
             with seeded(_subseed(1, "again"), self.device, place=False), _Draws(again=True):
                 again = self._run(other or self._model, args, weights)
             if not _alike(outputs, again):
-                self._refuse(drew)
+                raise self._refused("random", _DRAWN if drew else _OUTSIDE)
+        self._check_state(args, weights, outputs)
         self._examined = True
+        self._check_sizes(args, outputs)
+        if draws.sized:
+            for seed in (1, 2, 3):  # public: whether a file is refused says nothing of a candidate
+                others = self.inputs(seed)
+                self._check_sizes(others, self._run(self._model, others, weights))
         return outputs
+
+    def _check_state(
+        self, args: Sequence[Any], weights: Mapping[str, torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> None:
+        """Raises NotJudgedError: one module gives other outputs after a call on other inputs."""
+        module = self._fresh(self._model, weights)
+        before = _marks(module)
+        self._call(module, self.inputs(_subseed(1, "state")))
+        other = {name for name, value in module.state_dict().items() if bool((value != weights[name]).any())}
+        self.changes = tuple(
+            name for name, mark in _marks(module).items() if name in other or not _same_mark(before.get(name), mark)
+        )
+        try:
+            alike = _alike(outputs, self._call(module, args))
+        except UsageError:  # a full cache
+            alike = False
+        if not alike:
+            names = ", ".join(self.changes[:4]) + (" and others" if len(self.changes) > 4 else "")
+            changed = f"{names} of Model" if names else "something outside of Model"
+            raise self._refused("state", _KEPT.format(changed=changed))
+
+    def _check_sizes(self, args: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+        """Raises NotJudgedError: these outputs have other sizes than earlier ones of arguments of the same sizes."""
+        form = repr([tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args])
+        shapes = [list(output.shape) for output in outputs]
+        known = self._sizes.setdefault(form, shapes)
+        for index, (one, other) in enumerate(zip(known, shapes, strict=False)):
+            if one != other:
+                raise self._refused("sizes", _SIZED.format(index=index, one=one, other=other))
 
     def oracle(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The same outputs computed in fp64; integer outputs stay integer. Floating arguments, weights and buffers are
@@ -197,6 +262,8 @@ class ModuleProblem:
         """
         wide_args = [v.double() if is_float(v) else v for v in args]
         outputs = self._run(self._model, wide_args, weights, double=True)  # loading the weights widens them
+        if self._examined:
+            self._check_sizes(args, outputs)
         for index, output in enumerate(outputs):
             if output.is_floating_point() and output.dtype != torch.float64:
                 raise UsageError(
@@ -213,6 +280,12 @@ class ModuleProblem:
         *,
         double: bool = False,
     ) -> tuple[torch.Tensor, ...]:
+        return self._call(self._fresh(model, weights, double=double), args, double=double)
+
+    def _fresh(
+        self, model: torch.nn.Module, weights: Mapping[str, torch.Tensor], *, double: bool = False
+    ) -> torch.nn.Module:
+        """A module that was never called: a copy of the problem's own."""
         with self.file.running("Model.forward" + (" in fp64" if double else "")), torch.no_grad():
             fresh = model
             if model is self._model:
@@ -222,12 +295,16 @@ class ModuleProblem:
                 for module, name, value in _own_values(fresh):
                     setattr(module, name, tree_map_only(torch.Tensor, _widened, value))
             fresh.load_state_dict(weights, strict=True)
+        return fresh
+
+    def _call(self, module: torch.nn.Module, args: Sequence[Any], *, double: bool = False) -> tuple[torch.Tensor, ...]:
+        with self.file.running("Model.forward" + (" in fp64" if double else "")), torch.no_grad():
             given = list(args)
             if not self._examined or self._writes_inputs:
                 given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
             versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in given]
             with in_double() if double else contextlib.nullcontext():
-                result = fresh(*nested(self.form, given))
+                result = module(*nested(self.form, given))
         outputs = flatten(result)
         if not outputs:
             raise UsageError(f"{self.file.path}: Model.forward returns no tensor but a {type(result).__name__}")
@@ -244,18 +321,8 @@ class ModuleProblem:
     def _build(self, seed: int) -> torch.nn.Module:
         return build_model(self.file, self._namespace, (self.init_args, self.init_keywords), self.device, seed)
 
-    def _refuse(self, drew: bool) -> None:
-        what = (
-            "random numbers that forward draws (dropout in train mode, noise; under a seed set there, too)"
-            if drew
-            else "random tensors that Model keeps outside its state_dict"
-        )
-        raise NotJudgedError(
-            f"{self.file.path} cannot be judged: its outputs depend on {what}. A candidate would have to draw the same "
-            "numbers in the same order; make the random part an input, or put the module in eval mode in "
-            "Model.__init__",
-            reason="random",
-        )
+    def _refused(self, reason: str, why: str) -> NotJudgedError:
+        return NotJudgedError(f"{self.file.path} cannot be judged: {why}", reason=reason)
 
 
 # -- Changing tensors -------------------------------------------------------------------------------------------------
@@ -353,13 +420,14 @@ def _subseed(seed: int, purpose: str) -> int:
 
 
 class _Draws(TorchDispatchMode):
-    """Notes whether an operator draws random numbers. ``again``: each such operator runs twice and the second result
+    """Notes whether an operator draws random numbers (``met``), or one gives sizes that depend on values (``sized``).
+    ``again``: each such operator runs twice and the second result
     counts, so that numbers differ from those of another run whatever seed the generator, or ``forward``, was given.
     """
 
     def __init__(self, *, again: bool = False) -> None:
         TorchDispatchMode.__init__(self)
-        self.met = False
+        self.met = self.sized = False
         self._again = again
 
     def __torch_dispatch__(
@@ -367,6 +435,8 @@ class _Draws(TorchDispatchMode):
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.name()
+        if torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags:
+            self.sized = True
         if torch.Tag.nondeterministic_seeded in func.tags and "rrelu" not in name:  # that changes its input in place
             # fused attention and recurrences draw only under dropout, which the generator's state shows
             self.met = self.met or not ("attention" in name or "rnn" in name or "lstm" in name or "gru" in name)
@@ -421,6 +491,24 @@ def _own_values(model: torch.nn.Module) -> list[tuple[torch.nn.Module, str, Any]
         for name, value in vars(module).items()
         if name not in _OF_TORCH and flatten(value)
     ]
+
+
+def _marks(model: torch.nn.Module) -> dict[str, tuple[Any, int]]:
+    """By name, what a module and those in it hold: the value, and of tensors the version, which every write raises."""
+    found = {}
+    for prefix, module in model.named_modules():
+        for name, value in {**vars(module), **module._parameters, **module._buffers}.items():
+            if name not in _OF_TORCH and (value is None or isinstance(value, (bool, int, float, str, torch.Tensor))):
+                version = value._version if isinstance(value, torch.Tensor) else 0
+                found[f"{prefix}.{name}" if prefix else name] = value, version
+    return found
+
+
+def _same_mark(one: tuple[Any, int] | None, other: tuple[Any, int]) -> bool:
+    """Whether a value was neither replaced nor written."""
+    if one is None or isinstance(one[0], torch.Tensor) or isinstance(other[0], torch.Tensor):
+        return one is not None and one[0] is other[0] and one[1] == other[1]
+    return bool(one[0] == other[0])
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:
