@@ -25,11 +25,11 @@ from .conftest import called, drawn, planned
 Kernel = Callable[..., Any]
 
 
-def wrong(name: str, kernel: Kernel, chosen: Callable[[Case], bool]) -> set[tuple[str, str]]:
-    """(layout, distribution) of the chosen forward fp32 cases of the quick tier at which the kernel is wrong."""
+def wrong(name: str, kernel: Kernel, chosen: Callable[[Case], bool], dtype: str = "float32") -> set[tuple[str, str]]:
+    """(layout, distribution) of the chosen forward cases of the quick tier, fp32, at which the kernel is wrong."""
     task = find(name)
     found = set()
-    for case in planned(task, tier="quick", directions=("forward",), dtypes=("float32",)):
+    for case in planned(task, tier="quick", directions=("forward",), dtypes=(dtype,)):
         if chosen(case) and case.shape_category != "edge":
             args, _ = drawn(task, case)
             expectation = reference.expect(task, case, args)
@@ -198,3 +198,73 @@ def test_a_row_of_nothing_but_minus_infinity_is_open_where_the_reference_makes_n
     assert not wrong("softmax", torch.nn.Softmax(-1), lambda _: True)
     assert wrong("softmax", lambda x: softmax(x).nan_to_num(0.0), lambda _: True), "NaN of an input is asked for"
     assert wrong("logsumexp", no_logsumexp_of_nothing, lambda _: True), "it is minus infinity there"
+
+
+def lcm_of_product(x: Tensor, y: Tensor) -> Tensor:
+    """The product is taken first, and has more bits than the type."""
+    return (x * y).abs() // torch.gcd(x, y).clamp(min=1)
+
+
+def eq_in_fp32(x: Tensor, y: Tensor) -> Tensor:
+    return x.float() == y.float()
+
+
+def eq_in_16_bits(x: Tensor, y: Tensor) -> Tensor:
+    return x.to(torch.int16) == y.to(torch.int16)
+
+
+def sort_in_16_bits(x: Tensor) -> Tensor:
+    return x.to(torch.int16).sort(-1).values.to(x.dtype)
+
+
+def sum_in_fp32(x: Tensor) -> Tensor:
+    return x.float().sum(-1).long()
+
+
+def isin_by_bitmap(x: Tensor, among: Tensor) -> Tensor:
+    """One bit for each remainder modulo 1024, of which there were never more numbers."""
+    seen = torch.zeros(1024, dtype=torch.bool)
+    seen[among.long() & 1023] = True
+    return seen[x.long() & 1023]
+
+
+def true_in_16_bits(x: Tensor) -> Tensor:
+    return x.to(torch.int16) != 0
+
+
+def hamming_in_8_bits(x: Tensor, y: Tensor) -> Tensor:
+    return (x.to(torch.int8) != y.to(torch.int8)).sum(-1)
+
+
+def labels_in_8_bits(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    narrow = targets.to(torch.int8).long()
+    loss = torch.logsumexp(logits, -1) - logits.gather(1, narrow.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
+    return torch.where(narrow != ignore_index, loss, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "kernel"),
+    [
+        ("lcm", "int32", lcm_of_product),
+        ("lcm", "int64", lcm_of_product),
+        ("lcm", "int8", lcm_of_product),
+        ("eq", "int32", eq_in_fp32),
+        ("ne", "int64", lambda x, y: ~eq_in_16_bits(x, y)),
+        ("sort_integers", "int32", sort_in_16_bits),
+        ("sort_by_key", "float32", lambda keys, x: x.gather(-1, keys.to(torch.int32).argsort(dim=-1, stable=True))),
+        ("sum_integers", "int32", sum_in_fp32),
+        ("cumsum_integers", "int64", lambda x: x.double().float().cumsum(-1).long()),
+        ("isin", "int32", isin_by_bitmap),
+        ("to_bool", "int64", true_in_16_bits),
+        ("logical_not", "int32", lambda x: ~true_in_16_bits(x)),
+        ("count_nonzero", "int32", lambda x: true_in_16_bits(x).sum(-1)),
+        ("all", "int64", lambda x: true_in_16_bits(x).all(-1)),
+        ("any_equal", "int32", lambda x, value: (x.to(torch.int16) == value).any(-1)),
+        ("hamming_distance", "int32", hamming_in_8_bits),
+        ("segment_mask", "int64", lambda s: eq_in_16_bits(s[:, :, None], s[:, None])),
+        ("cross_entropy_ignore_index_none", "float32", labels_in_8_bits),
+    ],
+)
+def test_a_kernel_with_too_few_bits_for_whole_numbers_is_found(name: str, dtype: str, kernel: Kernel) -> None:
+    assert wrong(name, kernel, plain, dtype)
+    assert not wrong(name, find(name).reference, lambda _: True, dtype)

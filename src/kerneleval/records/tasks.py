@@ -223,6 +223,8 @@ class TensorSpec:
     """Lower bound of ``integers`` (inclusive)."""
     high: int = 2
     """Upper bound of ``integers`` (exclusive)."""
+    wide: int | Literal["multiples"] = 0
+    """Bits that ``integers`` have in some rows of standard data, or as many as their type has: see ``Arg.wide``."""
     summed: bool = False
     """Whether what lies at equal indices is added up, forward, in the case's dtype."""
     scale: float = 1.0
@@ -282,6 +284,10 @@ class Arg:
     low: int | str = 0
     """A number or a formula, as ``high`` and ``common``."""
     high: int | str = 2
+    wide: int | Literal["multiples"] = 0
+    """Of ``integers`` in an integer type: in some rows of standard data they have up to so many bits, or all those of
+    their type, and no other bound. ``"multiples"``: there they are those of one number a row, such that the least
+    common multiple of two is a number of the type. 0: they are in [low, high) everywhere."""
     summed: bool = False
     dtype: str = ""
     """Empty: the case's dtype."""
@@ -298,6 +304,14 @@ class Arg:
     common_signs: bool = False
     large_half: float = 16.0
     large_half_backward: float = 0.0
+
+    @property
+    def wide_text(self) -> str:
+        """What ``wide`` promises, to follow the bounds: ``, in some rows of all bits``; empty where there is none."""
+        if self.wide == "multiples":
+            return ", in some rows larger multiples of one number"
+        which = "of any bits of the type" if self.wide == 64 else f"of up to {self.wide} bits, if the type has them"
+        return f", in some rows {which}" if self.wide else ""
 
     def shape_at(self, sizes: Sizes) -> tuple[int, ...]:
         """Its sizes at given dims, outermost first."""
@@ -318,6 +332,7 @@ class Arg:
             values=self.values,
             low=sizes.value(self.low, self.name, "low"),
             high=sizes.value(self.high, self.name, "high"),
+            wide=self.wide,
             summed=self.summed,
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,

@@ -98,7 +98,7 @@ def _declared(argument: Arg | Plain) -> dict[str, Any]:
         return {"name": argument.name, "value": argument.formula or to_plain(argument.value)}
     bounds = ("low", "high") if argument.values == "integers" else ()
     names = ("name", "shape", "dtype", "role", "values", "differentiable", "fan_in", *bounds)
-    return {name: getattr(argument, name) for name in names}
+    return {name: getattr(argument, name) for name in names} | ({"wide": argument.wide_text} if bounds else {})
 
 
 def _specified(argument: Argument) -> dict[str, Any]:

@@ -164,6 +164,7 @@ def _argument(named: Mapping[str, Any], at: Mapping[str, Any]) -> str:
     parts = [named["role"], named["values"]]
     if "low" in named:
         parts[1] += f" from {named['low'] if named['low'] != '' else at['low']} to below {named['high'] or at['high']}"
+        parts[1] += named["wide"]
     if named["fan_in"]:
         terms = named["fan_in"].split()
         parts.append(f"scaled by {terms[0] if len(terms) == 1 else '(' + ' * '.join(terms) + ')'} ** -0.5")

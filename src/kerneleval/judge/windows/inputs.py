@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from kerneleval.devices import contiguous_strides
+from kerneleval.judge.windows.whole_numbers import widen
 from kerneleval.records import (
     BINNED,
     DISTRIBUTIONS,
@@ -225,6 +226,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             given = replace(given, large_half=spec.large_half_backward) if fewer else given
             tensor = _repeated(given, case.distribution, case.layout, generator)
         values.append(_saturated(tensor, dtype) if narrow else tensor)
+    widen(specs, values, case, stream(seed, "whole numbers", device))
     if case.distribution == "nonfinite" and case.layout != "expanded":
         _meeting(specs, values, seed)
     return values

@@ -280,7 +280,7 @@ TASKS = (
         (
             whole("sequence", "T", 0, "B"),
             whole("position", "T", 0, "N * S"),
-            whole("table", "B N", 0, 4096),
+            whole("table", "B N", 0, 4096, wide=26),
         ),
         "T",
         plain("page", formula="S"),
@@ -297,7 +297,7 @@ TASKS = (
         "cumulative_lengths",
         "out[0] = 0, out[b + 1] = lengths[0] + ... + lengths[b], where sequences start in a batch without padding",
         _cumulative_lengths,
-        (whole("lengths", "B", 0, 4096),),
+        (whole("lengths", "B", 0, 4096, wide=30),),
         "more: int64",
         dims=(size("B"),),
         derive={"more": "B + 1"},

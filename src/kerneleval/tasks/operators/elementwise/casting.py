@@ -110,7 +110,7 @@ TASKS = (
         "out = whether x differs from 0",
         _to_bool,
         1,
-        over=(whole("x", "M N", -1, 2),),
+        over=(whole("x", "M N", -1, 2, wide=64),),
         out="bool",
         dtypes=("int32", "int64", "int8"),
         no_backward="the output is a flag",

@@ -23,12 +23,12 @@ _SPECIAL: Any = {
     **_FLAG,
 }
 _WHOLE: Any = {
-    "over": (whole("x", "M N", 0, 4), whole("y", "M N", 0, 4)),
+    "over": (whole("x", "M N", 0, 4, wide=64), whole("y", "M N", 0, 4, wide=64)),
     "dtypes": ("int32", "int64", "int8", "uint8"),
     **_FLAG,
 }
 _COUNTS: Any = {
-    "over": (whole("x", "M N", -2, 3), whole("y", "M N", -2, 3)),
+    "over": (whole("x", "M N", -2, 3, wide=64), whole("y", "M N", -2, 3, wide=64)),
     "dtypes": ("int32", "int64", "int8"),
     **_FLAG,
 }
@@ -75,7 +75,7 @@ TASKS = (
         "out = whether x is 0",
         torch.logical_not,
         1,
-        over=(whole("x", "M N", -1, 2),),
+        over=(whole("x", "M N", -1, 2, wide=64),),
         dtypes=("int32", "int64", "int8"),
         **_FLAG,
     ),

@@ -173,7 +173,7 @@ TASKS = (
         "signbit_bitwise_and",
         "elementwise",
         "out0 = the sign bit of x, out1 = a & b",
-        args=(_X, whole("a", "M N", -100, 100, dtype="int32"), whole("b", "M N", -100, 100, dtype="int32")),
+        args=(_X, *(data(name, "M N", values="bits", dtype="int32", differentiable=False) for name in "ab")),
         out=("M N: bool", "M N: int32"),
         reference=_signbit_and,
         flops="2 * M * N",

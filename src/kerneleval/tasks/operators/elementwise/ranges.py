@@ -19,7 +19,7 @@ TASKS = (
         "arange",
         "out[n] = start + n * step",
         _arange,
-        (whole("start", "", -100, 100), whole("step", "", 1, 10)),
+        (whole("start", "", -100, 100, wide=30), whole("step", "", 1, 10, wide=15)),
         "N",
         plain("count", formula="N"),
         dims=(size("N"),),

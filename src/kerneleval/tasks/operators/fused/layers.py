@@ -229,7 +229,7 @@ TASKS = (
         "elementwise",
         "out = gelu(x), exact (erf), without what is behind the point",
         dims=ROWS,
-        args=(whole("x", "M N", -20, 21),),
+        args=(whole("x", "M N", -128, 128),),
         out=("M N",),
         reference=_gelu_int8,
         flops="6 * M * N",

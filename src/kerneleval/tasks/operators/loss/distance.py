@@ -210,7 +210,7 @@ TASKS = (
         "out[m] = the number of n for which x[m, n] and y[m, n] are different whole numbers",
         _hamming_distance,
         2,
-        over=(whole("x", "M N", 0, 4), whole("y", "M N", 0, 4)),
+        over=(whole("x", "M N", 0, 4, wide=64), whole("y", "M N", 0, 4, wide=64)),
         out="M: int64",
         dtypes=("int32", "int64", "int8"),
         exact=True,

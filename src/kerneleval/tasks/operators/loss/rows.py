@@ -200,7 +200,7 @@ TASKS = (
         _cross_entropy_ignore,
         4,
         plain("ignore_index", -1),
-        over=(_LOGITS, index("targets", "M", low=-1, high="max(1, min(N, 15))")),
+        over=(_LOGITS, index("targets", "M", low=-1, high="max(1, N)")),
         **_CHOICE,
         only="none",
     ),
