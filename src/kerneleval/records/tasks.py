@@ -190,7 +190,7 @@ Values = Literal[
     "variance",
 ]
 """Standard values: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which
-an eighth is NaN and an eighth infinite, integers in [low, high), integers over
+an eighth is NaN, an eighth infinite and a sixteenth near the end of the range, integers in [low, high), integers over
 the whole range of their type, fair coin, 1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
 
 
@@ -240,6 +240,9 @@ class TensorSpec:
     large_half_backward: float = 0.0
     """The same for gradients; 0: as forward."""
     nonfinite: Nonfinite = "ieee"
+    extreme: bool = False
+    """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
+    by the same factors in all such arguments of one shape."""
     along: tuple[int, ...] = ()
     """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
     edges: tuple[float, ...] = ()
@@ -294,6 +297,7 @@ class Arg:
     differentiable: bool = False
     nonfinite: Nonfinite | Literal[""] = ""
     """Empty: what the operator has."""
+    extreme: bool = False
     along: str = ""
     """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
     argument has any: the last dim of the first argument of role ``data``."""
@@ -337,6 +341,7 @@ class Arg:
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",
+            extreme=self.extreme,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             slow=self.slow,

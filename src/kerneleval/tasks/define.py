@@ -172,6 +172,8 @@ class _Own:
     nonfinite: bool | Nonfinite = "nan"
     """What arguments have under ``nonfinite``, unless they say it themselves. True: ``"ieee"``, because IEEE arithmetic
     defines the output for infinities and NaN; False: ``"none"``."""
+    extreme: bool = False
+    """Whether large and small data reach the ends of the range (``TensorSpec.extreme``)."""
     index_output: bool = False
     """Whether the outputs are indices, judged by the elements that they select."""
     exact: bool = False
@@ -189,7 +191,7 @@ class _Own:
 
         def whole(arg: Arg) -> Arg:
             along = arg.shape.split()[-1] if self.rows and arg is row else arg.along
-            arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along)
+            arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along, extreme=arg.extreme or self.extreme)
             return replace(arg, differentiable=False) if no_backward else arg
 
         return tuple(whole(a) if isinstance(a, Arg) else a for a in self.args)

@@ -78,8 +78,8 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     edges: the smallest shape, large ones of which one dim, or all but one, is at its lowest and, where defined, empty
     ones; then a few long rows under each of the task's ``ROW_DISTRIBUTIONS``, which come nowhere else (backward in the
     first dtype alone; means far from zero not in half types, which cannot hold them). Where the protocol names
-    distributions: exactly those, contiguous, in every shape category. Infinities and NaN
-    are given forward only: IEEE arithmetic defines outputs, not gradients.
+    distributions: exactly those, contiguous, in every shape category. Infinities and NaN are given forward only: IEEE
+    arithmetic defines outputs, not gradients; contiguous, they come in a few long rows, if the task names its rows.
 
     Where the protocol has real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
     ones, in the standard distribution, contiguous; other distributions and layouts once, at the smallest of them.
@@ -240,6 +240,9 @@ class _Planner:
         cases = [self._case(category, dims) for category, dims in main if "standard" in self.distributions]
         places = [(c, use) for use in range(1, _DRAWS) for c in ("small", "medium") if c in self.categories]
         for i, (distribution, layout) in enumerate(self._others() if places else ()):
+            if (distribution, layout) == ("nonfinite", "contiguous") and (long := self._long_not_finite()):
+                cases.append(self._case(EDGE, long, layout, distribution))
+                continue
             for place in range(len(places)):  # from place to place, until the case is a new one
                 category, use = places[(i + place) % len(places)]
                 case = self._case(category, self._dims(category, use), layout, distribution)
@@ -259,6 +262,13 @@ class _Planner:
             for distribution in chosen:
                 for sizes in self._in_turn(dims) if distribution == "binned" else [dims]:
                     yield self._case(EDGE, sizes, distribution=distribution)
+
+    def _long_not_finite(self) -> dict[str, int] | None:
+        """A few long rows for NaN, if the task names its rows; masked rows are many instead, for all forms to come."""
+        arguments = [arg for arg in self.task.table.args if isinstance(arg, Arg)]
+        if not any(arg.along for arg in arguments) or any(arg.nonfinite.startswith("masked") for arg in arguments):
+            return None
+        return self._long()
 
     def _in_turn(self, dims: dict[str, int]) -> Iterator[dict[str, int]]:
         """So many lengths of a row that all structures of ``binned`` data come: where the sizes say which one is the

@@ -170,6 +170,14 @@ _COMMON_SPREAD = 0.25
 
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
+_MOST_EXPONENT = 400
+"""Of extreme data: fp64 holds their squares."""
+_UNDERFLOW = (70, 91)
+"""Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
+_LEAST_ROWS = 4
+"""Fewer rows have no row of nothing but NaN."""
+_NAN_ROWS = 32
+"""One in so many rows is nothing but NaN, at least one, and as many have one number."""
 _MOST_EXCHANGED = 1 << 23
 _OPEN = 4
 """Least places that each other row of a mask leaves open, where it has as many."""
@@ -229,6 +237,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
     widen(specs, values, case, stream(seed, "whole numbers", device))
     if case.distribution == "nonfinite" and case.layout != "expanded":
         _meeting(specs, values, seed)
+    if case.direction == "forward" and case.distribution in ("large_scale", "small_scale"):
+        _extreme(specs, values, case.distribution, seed)
     return values
 
 
@@ -401,7 +411,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         return _discrete(spec, shape, distribution, generator)
     if distribution == "zeros":
         least = {"positive": 0.1, "variance": 0.5, "ones_normal": 1.0, "above_one": 1.0}.get(spec.values, 0.0)
-        return torch.full(shape, least * spec.scale, dtype=dtype, device=generator.device)
+        tensor = torch.full(shape, least * spec.scale, dtype=dtype, device=generator.device)
+        return tensor if least or dtype.is_complex else _with_signs(tensor, generator)
     if distribution == "constant":
         return _constant(spec, dtype, generator).expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
@@ -438,6 +449,23 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
     for row, value in enumerate(values):
         flat.index_fill_(0, places[row], value)
+    if spec.along:
+        _nan_rows(spec, tensor, generator)
+
+
+def _nan_rows(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Fills a few secret rows with NaN, and as many but for one place each, where there are at least four."""
+    dims = [*(dim for dim in range(tensor.ndim) if dim not in spec.along), *spec.along]
+    outer = [tensor.shape[dim] for dim in dims[: tensor.ndim - len(spec.along)]]
+    rows, width = math.prod(outer), tensor.numel() // max(1, math.prod(outer))
+    if rows < _LEAST_ROWS:
+        return
+    order = torch.randperm(rows, generator=generator, device=tensor.device)
+    kept = torch.randint(width, (rows, 1), generator=generator, device=tensor.device)
+    few = max(1, rows // _NAN_ROWS)
+    lost = (order < 2 * few)[:, None] & ((order < few)[:, None] | (torch.arange(width, device=tensor.device) != kept))
+    shape = [tensor.shape[dim] for dim in dims]
+    tensor.masked_fill_(lost.view(shape).permute([dims.index(dim) for dim in range(tensor.ndim)]), math.nan)
 
 
 def _mask_out(tensor: torch.Tensor, generator: torch.Generator, *, rows: bool) -> None:
@@ -490,6 +518,29 @@ def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> Non
             value.view(-1)[places] = value.new_tensor(_NONFINITE)[digits]
 
 
+def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str, seed: int) -> None:
+    """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
+    Large data reach the end of the range at half of the places; small data, but those of float16, are all so small that
+    no square of them is left.
+    """
+    for spec, value in zip(specs, values, strict=True):
+        if not isinstance(spec, TensorSpec) or not spec.extreme:
+            continue
+        generator = stream(seed, f"extreme {spec.shape}", str(value.device))
+        if distribution == "large_scale":
+            large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
+            most = _most_exponent(value.dtype, large)
+            places = torch.randint(-most, most + 1, value.shape, generator=generator, device=value.device)
+            value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
+        elif value.dtype != torch.float16:
+            value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
+
+
+def _most_exponent(dtype: torch.dtype, scale: float) -> int:
+    """The largest power of two by which normal numbers times a scale may be multiplied, with room for a sum of two."""
+    return int(min(math.log2(torch.finfo(dtype).max), _MOST_EXPONENT) - math.log2(scale)) - 4
+
+
 def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In half of the rows (last dim; of more than two dims in an eighth as many) some elements are exactly 0: see
     ``docs/correctness.md``. No more, because equal terms are all rounded the same way: a variance summed in turn, where
@@ -505,7 +556,14 @@ def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     ends = (place < min(4, width // 4)) | (place == width - 1 if width > 3 else place < 0)
     zero = thin & (ends | one_in(8, tuple(tensor.shape)))
     signed = torch.where(one_in(2, rows), -tensor.abs(), tensor.abs())
-    return torch.where(thin & one_in(2, rows), signed, tensor).masked_fill_(zero, 0)
+    out = torch.where(thin & one_in(2, rows), signed, tensor).masked_fill_(zero, 0)
+    return out if out.is_complex() else torch.where(zero, _with_signs(torch.zeros_like(out), generator), out)
+
+
+def _with_signs(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with half of its elements, chosen in secret, negated: of zeros half are -0."""
+    flip = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device) == 0
+    return torch.where(flip, -tensor, tensor)
 
 
 def _about(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | float:
@@ -538,8 +596,9 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
     tensor = torch.randn(shape, generator=generator, device=device, dtype=wide).to(dtype)
     if spec.values == "special":
         kind = torch.randint(0, 16, shape, generator=generator, device=device)
-        tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf)
-        return tensor.masked_fill_(kind == 3, -math.inf)
+        tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf).masked_fill_(kind == 3, -math.inf)
+        most = _most_exponent(dtype, spec.large_half if dtype == torch.float16 else LARGE_SCALE)
+        return torch.where(kind == 4, tensor * 2.0**most, tensor)
     if spec.values in ("positive", "above_one"):
         return tensor.abs_().add_(0.1 if spec.values == "positive" else 1)
     return tensor.mul_(0.1).add_(1) if spec.values == "ones_normal" else tensor

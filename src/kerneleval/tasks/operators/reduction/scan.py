@@ -172,7 +172,7 @@ _TIES: Any = {
     "rows": ("ordered",),
 }
 _NEAR_ONE: Any = {
-    "given": (data("x", "M N", values="ones_normal"),),
+    "given": (data("x", "M N", values="ones_normal", along="N"),),
     "dims": (size("M"), size("N", high=512)),
     "without": ("large_scale", "small_scale"),  # powers of these overflow
     "nonfinite": "nan",
@@ -190,7 +190,7 @@ TASKS = (
         "cumsum_masked",
         "out[m, n] = sum of x[m, i] over i <= n with mask[m, i]",
         _cumsum_masked,
-        given=(data("x", "M N"), mask("mask", "M N")),
+        given=(data("x", "M N", along="N"), mask("mask", "M N")),
         each=2,
         **_SCALED,
     ),
@@ -213,7 +213,7 @@ TASKS = (
         "cumsum_segmented",
         "out[m, n] = sum of x[m, i] from the last i <= n with starts[m, i], or the first one, to n",
         _segmented,
-        given=(data("x", "M N"), flags("starts", "M N")),
+        given=(data("x", "M N", along="N"), flags("starts", "M N")),
         each=2,
         level=2,
         folded="",

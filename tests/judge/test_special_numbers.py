@@ -1,0 +1,179 @@
+"""Kernels that are wrong only at special numbers: negative zeros, rows of nothing but NaN, a NaN in a long row, ends
+of the range. Each is right at other numbers, is found in the quick tier, and has an honest twin that passes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from kerneleval.tasks import find
+
+from .test_structured_inputs import Kernel, plain, wrong
+
+
+def copysign(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(y < 0, -x.abs(), x.abs())
+
+
+def signbit(x: Tensor) -> Tensor:
+    return x < 0
+
+
+def atan2(y: Tensor, x: Tensor) -> Tensor:
+    return torch.atan2(y + 0.0, x + 0.0)
+
+
+def by_bits(x: Tensor) -> Tensor:
+    """The order of x by its bits, as a radix sort has it; NaN last."""
+    bits = torch.where(x.isnan(), math.nan, x).view(torch.int32).long() & 0xFFFFFFFF
+    return torch.where(bits >= 2**31, 0xFFFFFFFF - bits, bits + 2**31).sort(stable=True, dim=-1).indices
+
+
+def ranks_by_bits(x: Tensor) -> Tensor:
+    return by_bits(x).argsort(-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("copysign", copysign),
+        ("signbit", signbit),
+        ("atan2", atan2),
+        ("argsort", by_bits),
+        ("ranks", ranks_by_bits),
+    ],
+)
+def test_negative_zeros_are_given(name: str, kernel: Kernel) -> None:
+    assert wrong(name, kernel, lambda _: True)
+    assert not wrong(name, find(name).reference, lambda _: True)
+    if name in ("argsort", "ranks"):
+        assert not wrong(name, lambda x: kernel(x + 0.0), lambda _: True)
+
+
+@pytest.mark.parametrize("name", ["sort", "maximum", "amax", "relu", "neg", "round"])
+def test_no_sign_of_a_zero_is_asked_for(name: str) -> None:
+    reference = find(name).reference
+    assert not wrong(name, lambda *args: reference(*args) + 0.0, lambda _: True)
+
+
+def nanmean(x: Tensor) -> Tensor:
+    """0 where everything is NaN."""
+    there = ~x.isnan()
+    return torch.where(there, x, 0).sum(-1) / there.sum(-1).clamp(min=1)
+
+
+def nansum(x: Tensor) -> Tensor:
+    """NaN where everything is."""
+    return x.nansum(-1).masked_fill(x.isnan().all(-1), math.nan)
+
+
+def nanmedian(x: Tensor) -> Tensor:
+    return x.nanmedian(-1).values.masked_fill(x.isnan().all(-1), 0.0)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("nanmean", nanmean), ("nansum", nansum), ("nanmedian", nanmedian)])
+def test_some_rows_are_nothing_but_nan(name: str, kernel: Kernel) -> None:
+    found = wrong(name, kernel, lambda _: True)
+    assert found
+    assert {distribution for _, distribution in found} == {"nonfinite"}
+    assert not wrong(name, find(name).reference, lambda _: True)
+
+
+def in_blocks(function: Callable[..., Tensor], x: Tensor, dim: int = -1, *, keeps: bool) -> Tensor:
+    """A running maximum or minimum over blocks of 256; a NaN of an earlier block may be lost."""
+    parts: list[Tensor] = []
+    for block in x.split(256, dim):
+        part = getattr(block, function.__name__)(dim).values
+        if parts:
+            carry = parts[-1].narrow(dim, parts[-1].shape[dim] - 1, 1)
+            larger = carry > part if function is torch.cummax else carry < part
+            part = torch.where(larger | carry.isnan() if keeps else larger, carry, part)
+        parts.append(part)
+    return torch.cat(parts, dim)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_a_long_row_has_a_nan(name: str) -> None:
+    kernel = functools.partial(in_blocks, getattr(torch, name))
+    assert wrong(name, functools.partial(kernel, keeps=False), lambda _: True) == {("contiguous", "nonfinite")}
+    assert not wrong(name, functools.partial(kernel, keeps=True), lambda _: True)
+
+
+def split_amax(x: Tensor, *, keeps: bool) -> Tensor:
+    """Rows of 64 at a time; parts are put together by a comparison that drops NaN."""
+    out = x[:, :64].amax(-1)
+    for block in x.split(64, -1)[1:]:
+        part = block.amax(-1)
+        out = torch.where((part > out) | (part.isnan() & keeps), part, out)
+    return out
+
+
+def test_a_long_row_of_a_reduction_has_a_nan() -> None:
+    assert ("contiguous", "nonfinite") in wrong("amax", functools.partial(split_amax, keeps=False), lambda _: True)
+    assert not wrong("amax", functools.partial(split_amax, keeps=True), lambda _: True)
+
+
+def round_by_adding(x: Tensor, *, held: bool) -> Tensor:
+    """By 2^23, from which on all numbers are whole."""
+    out = torch.copysign((x.abs() + 2.0**23) - 2.0**23, x)
+    return torch.where(x.abs() < 2.0**23, out, x) if held else out
+
+
+def floor_by_int32(x: Tensor, *, held: bool) -> Tensor:
+    whole = x.to(torch.int32).float()
+    out = torch.where(whole > x, whole - 1, whole)
+    return torch.where(x.abs() < 2.0**31 if held else x.isfinite(), out, x)
+
+
+def trunc_by_int32(x: Tensor, *, held: bool) -> Tensor:
+    return torch.where(x.abs() < 2.0**31 if held else x.isfinite(), x.to(torch.int32).float(), x)
+
+
+def frac_by_int32(x: Tensor, *, held: bool) -> Tensor:
+    return x - trunc_by_int32(x, held=held)
+
+
+def hypot_by_squares(x: Tensor, y: Tensor, *, held: bool) -> Tensor:
+    wide = torch.float64 if held else torch.float32
+    out = torch.sqrt(x.to(wide).square() + y.to(wide).square()).float()
+    return torch.where(x.isinf() | y.isinf(), math.inf, out)
+
+
+def isinf_by_size(x: Tensor, *, held: bool) -> Tensor:
+    return x.abs() > (torch.finfo(x.dtype).max if held else 1e30)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "where"),
+    [
+        ("round", round_by_adding, {"large_scale"}),
+        ("floor", floor_by_int32, {"large_scale"}),
+        ("trunc", trunc_by_int32, {"large_scale"}),
+        ("frac", frac_by_int32, {"large_scale"}),
+        ("hypot", hypot_by_squares, {"large_scale", "small_scale"}),
+    ],
+)
+def test_large_and_small_numbers_reach_the_ends_of_the_range(name: str, kernel: Kernel, where: set[str]) -> None:
+    found = wrong(name, functools.partial(kernel, held=False), lambda _: True)
+    assert {distribution for _, distribution in found} == where
+    assert not wrong(name, functools.partial(kernel, held=True), lambda _: True)
+
+
+def test_some_finite_numbers_are_large_beside_infinite_ones() -> None:
+    assert wrong("isinf", functools.partial(isinf_by_size, held=False), plain)
+    assert not wrong("isinf", functools.partial(isinf_by_size, held=True), lambda _: True)
+
+
+@pytest.mark.parametrize("name", ["remainder", "fmod", "floor_divide", "div_trunc"])
+def test_quotients_by_the_formula_are_right_at_the_ends_of_the_range(name: str) -> None:
+    def kernel(x: Tensor, y: Tensor) -> Tensor:
+        whole = torch.trunc(x / y) if name in ("fmod", "div_trunc") else torch.floor(x / y)
+        return whole if "div" in name else x - y * whole
+
+    assert not wrong(name, kernel, lambda case: case.distribution in ("large_scale", "small_scale"))
