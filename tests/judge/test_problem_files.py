@@ -199,3 +199,50 @@ def test_candidates_are_given_the_keywords_of_the_constructor(judge, tmp_path):
         source = KEYWORDS.format(new="New", power=power).partition("\ndef get_inputs")[0]
         verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
         assert verdict.verdict == right, verdict.message
+
+
+PRODUCT = """
+import torch
+
+class Model{new}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.randn(96))
+    def forward(self, a, b):
+        {body}
+
+def get_inputs():
+    return [torch.randn(64, 128), torch.randn(128, 96)]
+def get_init_inputs():
+    return []
+"""
+AUTOCAST = "with torch.autocast(a.device.type, dtype=torch.bfloat16): c = a @ b\n        return "
+HALF, BFLOAT = ("a.half().float()", "b.half().float()"), ("a.bfloat16().float()", "b.bfloat16().float()")
+NARROW = {
+    "half": ("return a.half() @ b.half()", *HALF, ".half()"),
+    "bfloat16": ("return a.to(torch.bfloat16) @ b.bfloat16()", *BFLOAT, ".bfloat16()"),
+    "float": ("return (a.bfloat16() @ b.bfloat16()).float() + self.bias", *BFLOAT, "+ self.bias"),
+    "autocast": (AUTOCAST + "c.float() + self.bias", "a", "b", "+ self.bias"),
+}
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_who_computes_wider_than_a_file_that_casts_to_a_half_type_is_right(judge, tmp_path, kind):
+    body, a, b, end = NARROW[kind]
+    path = tmp_path / "problem.py"
+    path.write_text(PRODUCT.format(new="", body=body))
+    task, protocol = open_task(str(path)), Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
+    bodies = {
+        body: "passed",
+        f"return ({a} @ {b}){end}": "passed",
+        f"return (a @ b){end}": "passed",
+        f"return ({a}[:, :-1] @ {b}[:-1]){end}": "failed",
+        f"return ({a} @ {b} * 1.02){end}": "failed",
+        f"return ({a} @ {b} * (torch.arange(96) < 95)){end}": "failed",
+        f"return ({a} @ {b})[torch.arange(64).clamp(max=62)]{end}": "failed",
+    }
+    for written, right in bodies.items():
+        source = PRODUCT.format(new="New", body=written).partition("\ndef get_inputs")[0]
+        verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
+        assert verdict.verdict == right, (written, verdict.message)
+        assert right == "passed" or verdict.reason == "wrong_output"

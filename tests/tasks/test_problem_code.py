@@ -151,3 +151,52 @@ def test_keywords_that_the_constructor_does_not_take_are_told(tmp_path):
 def test_keywords_must_be_plain_too(tmp_path):
     with pytest.raises(UsageError, match=r"argument stride of get_init_inputs\(\) holds a object"):
         read(write(tmp_path, takes=", a, **more", given="[[1], {'stride': object()}]"))
+
+
+# -- Casts and constants in the oracle --------------------------------------------------------------------------------
+
+SOBEL = "EDGES = torch.tensor([[-1.0, 0.1, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]])"
+SEEDED = "torch.manual_seed(1)\nTABLE = torch.randn(9, 16)"
+HALF = "K = torch.tensor([0.1, 0.2]).half()"
+COMPLEX = "return [torch.randn(6, 8, dtype=torch.complex64)]"
+AUTOCAST = "with torch.autocast('cpu', dtype=torch.bfloat16):\n    return {}"
+FLOAT = "return [torch.randn(6, 8)]"
+IDS = "return [torch.randint(0, 9, (6, 8))]"
+
+
+@pytest.mark.parametrize(
+    ("forward", "top", "inputs", "inside"),
+    [
+        ("return torch.nn.functional.conv2d(x[None, None], EDGES[None, None])", SOBEL, FLOAT, None),
+        ("return torch.stack([EDGES, EDGES.T])[0] @ x[:3, :3]", SOBEL, FLOAT, None),
+        ("return TABLE[x].mean(1)", SEEDED, IDS, None),
+        ("t = EDGES.clone()\nt[0, 0] = x[0, 0]\nt.mul_(2)\nreturn t", SOBEL, FLOAT, None),
+        ("t = torch.from_numpy(EDGES.numpy())\nreturn x[:3, :3] * t.to(x.device)", SOBEL, FLOAT, None),
+        ("return x.abs()", "", COMPLEX, None),
+        ("return torch.fft.ifft(x * 2).to(torch.complex64)", "", COMPLEX, None),
+        ("return x.cfloat().abs()", "", FLOAT, None),
+        ("return x.half()", "", FLOAT, torch.float16),
+        ("return x.to(torch.bfloat16).float() * 3", "", FLOAT, torch.bfloat16),
+        ("return x.to(device='cpu', dtype=torch.float16) @ x.half().T", "", FLOAT, torch.float16),
+        ("return (x.half() * 3).bfloat16()", "", FLOAT, torch.bfloat16),
+        ("return x[:, :2] * K", HALF, FLOAT, torch.float16),
+        ("return x.type_as(K)", HALF, FLOAT, torch.float16),
+        (AUTOCAST.format("x @ x.T"), "", FLOAT, torch.bfloat16),
+        (AUTOCAST.format("(x @ x.T).float().softmax(-1)"), "", FLOAT, torch.bfloat16),
+    ],
+)
+def test_what_forward_casts_or_holds_is_fp64_in_the_oracle(tmp_path, forward, top, inputs, inside):
+    made = problem(write(tmp_path, forward, inputs, top=top))
+    args, weights = made.inputs(1), made.weights(1)
+    (native,), (exact,) = made.reference(args, weights), made.oracle(args, weights)
+    assert exact.dtype in (torch.float64, torch.complex128) and made.inside is inside
+    step = 1e-6 if inside is None else torch.finfo(inside).eps
+    error = float((native - exact).abs().max() / exact.abs().max())
+    rounds = inside is not None and top != HALF
+    assert (step / 100 if rounds else 0) <= error < 2 * step
+
+
+def test_a_type_that_numpy_fixes_has_no_oracle(tmp_path):
+    made = problem(write(tmp_path, "return torch.from_numpy(x.numpy().astype('float32'))"))
+    with pytest.raises(UsageError, match=r"output 0 is torch\.float32 though Model was run in fp64.*NumPy"):
+        made.oracle(made.inputs(1), {})

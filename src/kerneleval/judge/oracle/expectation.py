@@ -155,6 +155,7 @@ def floor_of(
     tf32: bool,
     quantised_rms: float = 0.0,
     products: bool = True,
+    inside: torch.dtype | None = None,
 ) -> Floor:
     """The floor of an output.
 
@@ -167,10 +168,11 @@ def floor_of(
         tolerance: the task's; gives its factor and whether norms count.
         quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
         products: whether what is summed may be a matrix product; the task must allow for norms, too.
+        inside: half type to which the reference itself casts on its way, inputs too; None: to none.
     """
     real = torch.zeros((), dtype=dtype).real.dtype
-    unit = unit_roundoff(real)
-    computing = min(unit, 2.0**-24)
+    computing = min(unit_roundoff(real), 2.0**-24)
+    unit = max(unit_roundoff(one) for one in (real, inside) if one is not None)
     terms = max(1, length)
     equal = case.distribution in _ALIKE[: 3 if tolerance.drifts else 2] or case.layout == "expanded"
     steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
@@ -180,22 +182,20 @@ def floor_of(
     cancels = case.direction == "backward" and tolerance.reduction is not None
     normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0
     if half := unit > computing:
-        # equal elements share one rounding error, which an rms does not average
-        relative += 2 * unit if case.distribution == "constant" else unit
+        relative += 2 * unit if case.distribution == "constant" else unit  # equal elements share one rounding error
         intermediate = _HALF_INTERMEDIATES * unit / computing
         noise = _BACKWARD_NORMWISE * steps * computing / unit if cancels else 0.0
         normwise = min(normwise, _HALF_NORMWISE) or (tolerance.kept if case.direction == "backward" else 0.0) or noise
-    if tf32 and real == torch.float32:
-        relative += _TF32_UNIT
-        conditioning += _TF32_UNIT / computing
+    relative += (single := _TF32_UNIT if tf32 and real == torch.float32 else 0.0)
+    conditioning += (single + (unit_roundoff(inside) if inside else 0.0)) / computing  # casts of inputs and weights
+    signed = half and unit_roundoff(real) == unit and _signed(case, tolerance)
     info = torch.finfo(real)
     # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
-    absolute = float(info.tiny) * float(info.eps) if real == torch.float16 else float(info.tiny)
+    absolute = float(info.tiny) * (float(info.eps) if real == torch.float16 else 1.0)
     factor = tolerance.factor * (_COMMON_FACTOR if case.distribution == "common" else 1.0)
-    # what moves by half a step there is a step, however it is rounded; rounding the output is 0.3 units as rms
-    quantised = tolerance.exact_form is not None
+    quantised = tolerance.exact_form is not None  # what moves by half a step there is a step, however it is rounded
     return Floor(
-        relative=factor * relative * (0.5 if quantised else 1.0),
+        relative=factor * relative * (0.5 if quantised else 1.0),  # rounding the output is 0.3 units as rms
         conditioning=0.0 if quantised else factor * conditioning,
         intermediate=0.0 if quantised else factor * intermediate,
         absolute=absolute + QUANTISED * quantised_rms,
@@ -203,7 +203,7 @@ def floor_of(
         rms=tolerance.outlier_rms if case.distribution == "outlier" else 1.0,
         native=NATIVE if half and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
-        bias=SYSTEMATIC * unit + factor * steps * computing if half and _signed(case, tolerance) else math.inf,
+        bias=SYSTEMATIC * unit + factor * steps * computing if signed else math.inf,
         probe_scale=computing / PROBE,
     )
 

@@ -114,9 +114,10 @@ class ReferenceCall:
             if self.problem is not None:
                 runner = self.problem.oracle if what == "fp64" else self.problem.reference
                 return tuple(runner(list(self.args), dict(self.weights)))
-            # a file of one's own may widen half types to fp32, as its kernels do: its oracle is wider still
+            # a file of one's own may widen half types to fp32, as its kernels do: its oracle is wider still; casts to
+            # half types are what its operator does
             own = what == "fp64" and self.task.baseline_source
-            with in_double() if own else contextlib.nullcontext():
+            with in_double(halves=False) if own else contextlib.nullcontext():
                 found = self._forward() if self.case.direction == "forward" else self._backward()
         except torch.OutOfMemoryError as error:
             text = f"too little device memory for the {what} reference at {self.case.key}"
@@ -131,10 +132,16 @@ class ReferenceCall:
         return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
 
     @property
+    def inside(self) -> torch.dtype | None:
+        """The half type to which a problem file casts of its own accord, known once there is an oracle."""
+        found: torch.dtype | None = getattr(self.problem, "inside", None)
+        return found
+
+    @property
     def narrow(self) -> bool:
-        """Whether any tensor is of a half type."""
+        """Whether any tensor is of a half type, or becomes one on the way."""
         tensors = [a for a in (*self.args, *self.weights.values()) if isinstance(a, torch.Tensor)]
-        return any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
+        return self.inside is not None or any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
 
     def _forward(self) -> Tensors:
         args = [a.clone() if isinstance(a, torch.Tensor) else a for a in self.args] if self.task.in_place else self.args
@@ -528,9 +535,8 @@ class _Runs:
         aside = _rms(self.oracle[index] - self.plain[index]) if self.plain else 0.0
         # a problem file does not say whether it multiplies matrices: those that have no two do not
         products = not call.task.module or sum(t.ndim > 1 for t in (*call.args, *weights) if inexact(t)) > 1
-        floor = floor_of(
-            own.dtype, length, call.case, call.task.tolerance, tf32=self.tf32, quantised_rms=aside, products=products
-        )
+        given, tolerance = (own.dtype, length, call.case), call.task.tolerance
+        floor = floor_of(*given, tolerance, tf32=self.tf32, quantised_rms=aside, products=products, inside=call.inside)
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
 
 
@@ -538,7 +544,7 @@ def _settled(call: ReferenceCall, native: Tensors, oracle: Tensors, *, tf32: boo
     """Raises NotJudgedError: the native outputs of a problem file are further from fp64 than rounding leaves them. A
     bound of twice that error would let nearly anything pass.
     """
-    found = astray(native, oracle, limit_of((*call.args, *call.weights.values(), *native), tf32=tf32))
+    found = astray(native, oracle, limit_of((*call.args, *call.weights.values(), *native), call.inside, tf32=tf32))
     if found is not None:
         raise NotJudgedError(f"{call.problem.file.path} cannot be judged at {call.case.key}: {found}")
 

@@ -66,8 +66,8 @@ def _depends(bound: BoundCase, distribution: str) -> bool:
         args = problem.inputs(seed, distribution)
         given = given or args
         varied = varied or not _equal(given, args)
-        least = least_change((*args, *weights.values()))
         outputs = problem.oracle(args, weights)
+        least = least_change((*args, *weights.values()), problem.inside)
         first = first or outputs
         if any(depends(one, other, least) for one, other in zip(first, outputs, strict=True)):
             return True

@@ -86,6 +86,9 @@ class ModuleProblem:
         self._model = self._build(0)
         self._traits: InputTraits | None = None
         self._form: Form | None = None
+        self.inside: torch.dtype | None = None
+        """The coarsest half type to which ``forward`` itself casts (``x.half()``, autocast), known once an
+        :meth:`oracle` was made; None: to none. Its rounding is right, wherever the oracle has none."""
         self._examined = False
         self._writes_inputs = False
         self._sizes: dict[str, list[list[int]]] = {}
@@ -253,22 +256,24 @@ class ModuleProblem:
                 raise self._refused("sizes", _SIZED.format(index=index, one=one, other=other))
 
     def oracle(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The same outputs computed in fp64; integer outputs stay integer. Floating arguments, weights and buffers are
-        converted; the default dtype is fp64 meanwhile, and casts to fp32 that the file writes out (``x.float()``,
-        ``dtype=torch.float32``) go to fp64 as well.
+        """The same outputs computed in fp64; integer outputs stay integer. Floating and complex arguments, weights and
+        buffers are converted, and so is every other tensor when ``forward`` uses it; the default dtype is fp64
+        meanwhile. Casts to fp32 and half types that the file writes out (``x.float()``, ``dtype=torch.float16``) go to
+        fp64 as well; :attr:`inside` tells of the latter.
 
         Raises UsageError: forward raises in fp64, or yields a floating output that is not fp64; the message names the
         line.
         """
-        wide_args = [v.double() if is_float(v) else v for v in args]
+        wide_args = [_widened(v) if isinstance(v, torch.Tensor) else v for v in args]
         outputs = self._run(self._model, wide_args, weights, double=True)  # loading the weights widens them
         if self._examined:
             self._check_sizes(args, outputs)
         for index, output in enumerate(outputs):
-            if output.is_floating_point() and output.dtype != torch.float64:
+            if output.dtype in _WIDER:
                 raise UsageError(
-                    f"{self.file.path}: output {index} is {output.dtype} even when everything given is fp64: forward "
-                    "fixes a precision of its own, so there is no oracle to judge it by"
+                    f"{self.file.path}: output {index} is {output.dtype} though Model was run in fp64, so there is no "
+                    "oracle to judge it by. Forward fixes that type by other means than .to(), .float(), .half() or "
+                    "dtype= (through NumPy, or views of bits); leave that to the candidate"
                 )
         return outputs
 
@@ -292,8 +297,6 @@ class ModuleProblem:
                 fresh = self._build(0) if _holds_functions(model) else copy.deepcopy(model)
             if double:
                 fresh = fresh.double()
-                for module, name, value in _own_values(fresh):
-                    setattr(module, name, tree_map_only(torch.Tensor, _widened, value))
             fresh.load_state_dict(weights, strict=True)
         return fresh
 
@@ -303,8 +306,10 @@ class ModuleProblem:
             if not self._examined or self._writes_inputs:
                 given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
             versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in given]
-            with in_double() if double else contextlib.nullcontext():
+            with in_double() if double else contextlib.nullcontext() as widening:
                 result = module(*nested(self.form, given))
+            if widening is not None:
+                self.inside = coarser(self.inside, widening.met)
         outputs = flatten(result)
         if not outputs:
             raise UsageError(f"{self.file.path}: Model.forward returns no tensor but a {type(result).__name__}")
@@ -511,27 +516,86 @@ def _same_mark(one: tuple[Any, int] | None, other: tuple[Any, int]) -> bool:
     return bool(one[0] == other[0])
 
 
+_WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+}
+"""What a type of a tensor, or of a cast, is in the oracle; integers and types of eight bits stay."""
+
+_HALVES = (torch.float16, torch.bfloat16, torch.complex32)
+
+_CASTS = {
+    getattr(torch.Tensor, name): dtype
+    for name, dtype in (
+        ("half", torch.float16),
+        ("bfloat16", torch.bfloat16),
+        ("float", torch.float32),
+        ("chalf", torch.complex32),
+        ("cfloat", torch.complex64),
+    )
+}
+"""Methods that cast."""
+
+
 def _widened(value: torch.Tensor) -> torch.Tensor:
-    return value.double() if value.is_floating_point() else value
+    return value.to(_WIDER.get(value.dtype, value.dtype))
+
+
+def coarser(one: torch.dtype | None, other: torch.dtype | None) -> torch.dtype | None:
+    """The half type with the larger steps; None is no half type."""
+    known = [dtype for dtype in (one, other) if dtype is not None]
+    return max(known, key=lambda dtype: torch.finfo(dtype).eps, default=None)
 
 
 class _Widen(TorchFunctionMode):
-    """Turns casts to fp32 that the model writes out into casts to fp64."""
+    """Computes in fp64 what a model computes in narrower types: casts that it writes out go there, and tensors of its
+    own become fp64 ones. A tensor has one such twin, so that what is written into it stays.
+    """
+
+    def __init__(self, halves: bool) -> None:
+        super().__init__()
+        self._wider = {dtype: wide for dtype, wide in _WIDER.items() if halves or dtype not in _HALVES}
+        self.met: torch.dtype | None = None
+        """The coarsest half type that was asked for."""
+        self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is torch.Tensor.float:
-            func = torch.Tensor.double
-        widened = {k: torch.float64 if v is torch.float32 else v for k, v in (kwargs or {}).items()}
-        return func(*(torch.float64 if a is torch.float32 else a for a in args), **widened)
+        if func in _CASTS:
+            func, args = torch.Tensor.to, (args[0], _CASTS[func])
+        args, kwargs = tree_map_only(torch.Tensor, self._twin, (args, kwargs or {}))
+        if func is not torch.Tensor.view:  # of the bits, where it is given a type
+            args, kwargs = tree_map_only(torch.dtype, self._cast, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _cast(self, dtype: torch.dtype) -> torch.dtype:
+        if dtype in (torch.float16, torch.bfloat16):
+            self.met = coarser(self.met, dtype)
+        return self._wider.get(dtype, dtype)
+
+    def _twin(self, tensor: torch.Tensor) -> torch.Tensor:
+        kind = tensor.device.type
+        if kind != "meta" and torch.is_autocast_enabled(kind):
+            self._cast(torch.get_autocast_dtype(kind))
+        if tensor.dtype not in self._wider:
+            return tensor
+        if id(tensor) not in self._twins:
+            self._cast(tensor.dtype)
+            self._twins[id(tensor)] = tensor, _widened(tensor)
+        return self._twins[id(tensor)][1]
 
 
 @contextlib.contextmanager
-def in_double() -> Iterator[None]:
-    """The default dtype is fp64, and casts to fp32 that the code inside writes out go to fp64; restored afterwards."""
-    with own_settings(torch.float64), _Widen():
-        yield
+def in_double(*, halves: bool = True) -> Iterator[_Widen]:
+    """The default dtype is fp64, and what the code inside does in fp32 is done in fp64, with ``halves`` also what it
+    does in half types; restored afterwards. Gives what tells which half types it asked for.
+    """
+    with own_settings(torch.float64), _Widen(halves) as widening:
+        yield widening
 
 
 # -- What inputs promise beyond shape and dtype ----------------------------------------------------------------------

@@ -50,11 +50,11 @@ class Astray:
         )
 
 
-def limit_of(tensors: Sequence[object], *, tf32: bool = False) -> float:
+def limit_of(tensors: Sequence[object], inside: torch.dtype | None = None, *, tf32: bool = False) -> float:
     """How far native outputs may be from fp64, relative to the largest value: by the coarsest floating type among the
-    tensors (arguments, weights, outputs).
+    tensors (arguments, weights, outputs) and the half type used inside (``ModuleProblem.inside``).
     """
-    step = max(_coarsest(tensors), torch.finfo(torch.float16).eps if tf32 else 0.0)
+    step = max(_coarsest(tensors, inside), torch.finfo(torch.float16).eps if tf32 else 0.0)
     return max(AGREE, _NARROW_STEPS * step if step > AGREE / 2 else 0.0)
 
 
@@ -74,9 +74,10 @@ def astray(native: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], limit:
     return None
 
 
-def least_change(tensors: Sequence[object]) -> float:
+def least_change(tensors: Sequence[object], inside: torch.dtype | None = None) -> float:
     """Change of an output, relative to the largest value, below which a constant passes: by the coarsest type."""
-    return max(_LEAST, _coarsest(tensors) if _coarsest(tensors) > AGREE / 2 else 0.0)
+    step = _coarsest(tensors, inside)
+    return max(_LEAST, step if step > AGREE / 2 else 0.0)
 
 
 def depends(one: torch.Tensor, other: torch.Tensor, least: float = DEPENDS) -> bool:
@@ -91,10 +92,10 @@ def depends(one: torch.Tensor, other: torch.Tensor, least: float = DEPENDS) -> b
     return any(float((a - b).abs().max()) > least * largest for a, b in _pieces(one, other))
 
 
-def _coarsest(tensors: Sequence[object]) -> float:
-    """The largest step at 1 of the tensors' floating types; 0: there is none."""
-    floats = (t.dtype for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point())
-    return max((torch.finfo(dtype).eps for dtype in floats), default=0.0)
+def _coarsest(tensors: Sequence[object], inside: torch.dtype | None) -> float:
+    """The largest step at 1 of the tensors' floating types and of the one inside; 0: there is none."""
+    floats = {t.dtype for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()}
+    return max((torch.finfo(dtype).eps for dtype in (*floats, inside) if dtype is not None), default=0.0)
 
 
 def _pieces(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -298,4 +298,4 @@ def _agrees_on(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str
     floating = [t for t in (*native, *exact) if t.is_floating_point()]
     if not all(bool(t.isfinite().all()) for t in floating):
         return False
-    return astray(native, exact, limit_of((*args, *weights.values(), *native))) is None
+    return astray(native, exact, limit_of((*args, *weights.values(), *native), problem.inside)) is None
