@@ -269,6 +269,8 @@ class Scalar:
     name: str
     """Argument name, as in the operator's signature."""
     value: Any
+    among: tuple[int, ...] = ()
+    """As ``Plain`` has it."""
 
 
 Argument = TensorSpec | Scalar
@@ -359,10 +361,21 @@ class Plain:
     name: str
     value: Any = None
     formula: str = ""
+    among: tuple[int, ...] = ()
+    """Other whole numbers that it takes at secret sizes: ``value`` is not part of what the operator is. Empty: it is.
+    """
+
+    @property
+    def among_text(self) -> str:
+        """What ``among`` promises: ``usually 2, or another whole number such as 0 or 9``; empty where there is none."""
+        if not self.among:
+            return ""
+        return f"usually {self.value}, or another whole number such as {min(self.among)} or {max(self.among)}"
 
     def at(self, sizes: Sizes, dtype: str) -> Scalar:
         """The argument at given dims."""
-        return Scalar(name=self.name, value=sizes.value(self.formula, self.name) if self.formula else self.value)
+        value = sizes.value(self.formula, self.name) if self.formula else self.value
+        return Scalar(name=self.name, value=value, among=self.among)
 
 
 @dataclass(frozen=True, kw_only=True)

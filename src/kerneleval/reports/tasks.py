@@ -95,7 +95,8 @@ def _constraint(task: Task) -> str:
 def _declared(argument: Arg | Plain) -> dict[str, Any]:
     """An argument with its shape and formulas in names of dims."""
     if isinstance(argument, Plain):
-        return {"name": argument.name, "value": argument.formula or to_plain(argument.value)}
+        value = argument.formula or to_plain(argument.value)
+        return {"name": argument.name, "value": value, "among": list(argument.among)}
     bounds = ("low", "high") if argument.values == "integers" else ()
     names = ("name", "shape", "dtype", "role", "values", "differentiable", "fan_in", *bounds)
     return {name: getattr(argument, name) for name in names} | ({"wide": argument.wide_text} if bounds else {})

@@ -160,7 +160,8 @@ def _dim(dim: Mapping[str, Any]) -> str:
 def _argument(named: Mapping[str, Any], at: Mapping[str, Any]) -> str:
     """An argument by names of dims; bounds and numbers that have no text as they are at the sample."""
     if "value" in named:
-        return f"{named['name']} = {at['value'] if named['value'] is None else named['value']}"
+        others = f" (or {', '.join(map(str, named['among']))})" if named["among"] else ""
+        return f"{named['name']} = {at['value'] if named['value'] is None else named['value']}{others}"
     parts = [named["role"], named["values"]]
     if "low" in named:
         parts[1] += f" from {named['low'] if named['low'] != '' else at['low']} to below {named['high'] or at['high']}"

@@ -137,9 +137,9 @@ def mask(name: str, shape: str) -> Arg:
     return Arg(name=name, shape=shape, role="mask", values="bool", dtype="bool")
 
 
-def plain(name: str, value: Any = None, *, formula: str = "") -> Plain:
-    """A number or flag, or a formula that gives one."""
-    return Plain(name=name, value=value, formula=formula)
+def plain(name: str, value: Any = None, *, formula: str = "", among: Iterable[int] = ()) -> Plain:
+    """A number or flag, or a formula that gives one; ``among`` as ``Plain`` has it."""
+    return Plain(name=name, value=value, formula=formula, among=tuple(among))
 
 
 def nonempty(dims: Iterable[Dim], *may: str) -> str:

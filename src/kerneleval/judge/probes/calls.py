@@ -89,7 +89,8 @@ class Calibrated:
 
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
-    """Secret values for the plain floating arguments. Small ones, which are added to something (epsilons), become 30 to
+    """Secret values for plain arguments: for whole numbers one of those that the task names, if it does; and for
+    floating ones. Small ones, which are added to something (epsilons), become 30 to
     100 times as large, so that it shows where they are left out, or, where they are not to be ``larger`` and the data
     is small enough to show it, as small; others (scales) become larger or smaller by up to a half, and are numbers of
     every floating type: to what is compared with them, a rounded one would be another.
@@ -109,7 +110,8 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
         fraction, exponent = math.frexp(value * factor(value))
         return math.ldexp(round(fraction * _FRACTIONS), exponent) / _FRACTIONS
 
-    return {name: changed(value) for name, value in values.items()}
+    whole = {s.name: secrets.choice(s.among) for s in specs if isinstance(s, Scalar) and s.among}
+    return {name: changed(value) for name, value in values.items()} | whole
 
 
 class BoundCase:

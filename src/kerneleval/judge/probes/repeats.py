@@ -233,8 +233,8 @@ class Repeats:
         return None
 
     def _other_plain(self, bound: BoundCase, args: Sequence[Any]) -> list[Any]:
-        """The arguments with other plain floats, unless the case has such already."""
-        if self._calls.scalars or not any(isinstance(a, float) for a in args):
+        """The arguments with other plain numbers, unless the case has such already."""
+        if self._calls.scalars:
             return list(args)
         if self._calls.task.module:
             chance = secrets.SystemRandom()

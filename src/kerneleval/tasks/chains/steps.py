@@ -275,7 +275,7 @@ STEPS: dict[str, Step] = {
         "group_norm({x}, groups)",
         _group_norm,
         8,
-        lambda s: _affine(s[1], plain("groups", 2)),
+        lambda s: _affine(s[1], plain("groups", 2, among=(1,))),
         lambda s: s[1:],
         least=2 * LEAST,
     ),

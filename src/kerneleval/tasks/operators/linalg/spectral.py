@@ -130,7 +130,7 @@ _SPREAD: Any = {
 _RANK: Any = (_WIDE_TALL, plain("k", formula="(N + 1) // 2"))
 _LEVEL: Any = (_WIDE_TALL, plain("threshold", 0.4))
 _POWER: Any = (_WIDE, plain("power", 1.7))
-_STEPS: Any = (_WIDE, plain("steps", 6))
+_STEPS: Any = (_WIDE, plain("steps", 6, among=(2, 4, 5)))
 
 TASKS = (
     _spectral(

@@ -149,7 +149,7 @@ TASKS = (
         "c + (size - 1) // 2, none outside",
         _local_response_norm,
         8,
-        plain("size", 5),
+        plain("size", 5, among=(1, 2, 3, 4)),
         plain("alpha", 0.5),
         plain("beta", 0.75),
         plain("k", 2.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kerneleval.tasks.define import data, plain
-from kerneleval.tasks.operators.optimizer.optimizer import moments, updated
+from kerneleval.tasks.operators.optimizer.optimizer import STEPS, moments, updated
 
 Tensor = torch.Tensor
 
@@ -143,7 +143,12 @@ def _adabelief(
 
 _M, _V = data("m", "M N"), data("v", "M N", values="variance")
 _BETAS = (plain("beta1", 0.45), plain("beta2", 0.6))
-_LR, _EPS, _DECAY, _STEP = plain("lr", 0.1), plain("eps", 1e-8), plain("weight_decay", 0.3), plain("step", 2)
+_LR, _EPS, _DECAY, _STEP = (
+    plain("lr", 0.1),
+    plain("eps", 1e-8),
+    plain("weight_decay", 0.3),
+    plain("step", 2, among=STEPS),
+)
 
 TASKS = (
     updated(
@@ -199,7 +204,7 @@ TASKS = (
         11,
         (_M, _V),
         # both branches lie within four steps
-        *(_LR, plain("beta1", 0.6), plain("longest", 19), _EPS, plain("step", 4)),
+        *(_LR, plain("beta1", 0.6), plain("longest", 19), _EPS, plain("step", 4, among=(3, 5, 6, 9))),
     ),
     updated(
         "adabelief",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import ROWS, data, fixed, operator, plain
-from kerneleval.tasks.operators.optimizer.optimizer import NO_GRADIENT, moments, rearranged
+from kerneleval.tasks.operators.optimizer.optimizer import NO_GRADIENT, STEPS, moments, rearranged
 from kerneleval.tasks.relations import homogeneity
 
 Tensor = torch.Tensor
@@ -106,7 +106,12 @@ def _unscale(grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
 _SCHULZ_FLOPS = "3 * M * N + steps * (4 * min(M, N) ** 2 * max(M, N) + 2 * min(M, N) ** 3 + 2 * min(M, N) ** 2 + M * N)"
 _P, _G = data("param", "M N"), data("grad", "M N")
 _M, _V = data("m", "M N"), data("v", "M N", values="variance")
-_LR, _EPS, _DECAY, _STEP = plain("lr", 0.1), plain("eps", 1e-6), plain("weight_decay", 0.3), plain("step", 2)
+_LR, _EPS, _DECAY, _STEP = (
+    plain("lr", 0.1),
+    plain("eps", 1e-6),
+    plain("weight_decay", 0.3),
+    plain("step", 2, among=STEPS),
+)
 _NORM: Any = {
     "dims": ROWS,
     "group": "Optimizer",

@@ -15,10 +15,13 @@ from kerneleval.records import Arg, Plain, Task
 from kerneleval.tasks.define import ROWS, data, fixed, operator, plain, whole
 from kerneleval.tasks.relations import permutation, resampling
 
-__all__ = ["NO_GRADIENT", "moments", "rearranged", "updated"]
+__all__ = ["NO_GRADIENT", "STEPS", "moments", "rearranged", "updated"]
 
 Tensor = torch.Tensor
 _GRADS = data("grads", "steps M N")
+
+STEPS = (0, 1, 3, 5, 9)
+"""Other numbers of steps that may have come before."""
 
 NO_GRADIENT = "the step of an optimiser is not differentiated"
 
@@ -226,7 +229,12 @@ def _moment(name: str, **more: Any) -> Arg:
 _M, _V = _moment("m"), _moment("v", values="variance")
 _MOMENTUM = _moment("momentum")
 _WHOLE = whole("grads", "steps M N", -8, 9)  # so that no sign hangs on a rounding
-_LR, _EPS, _DECAY, _STEP = plain("lr", 0.1), plain("eps", 1e-8), plain("weight_decay", 0.3), plain("step", 2)
+_LR, _EPS, _DECAY, _STEP = (
+    plain("lr", 0.1),
+    plain("eps", 1e-8),
+    plain("weight_decay", 0.3),
+    plain("step", 2, among=STEPS),
+)
 
 TASKS = (
     updated("sgd", "p = p - lr * (g + weight_decay * p), for each g of grads", _sgd, 4, (), _LR, _DECAY),
@@ -313,7 +321,7 @@ TASKS = (
         _asgd,
         6,
         (_moment("average"),),
-        *(_LR, plain("lambd", 0.4), plain("alpha", 0.75), plain("step", 4), plain("t0", 2)),
+        *(_LR, plain("lambd", 0.4), plain("alpha", 0.75), plain("step", 4, among=(3, 5, 6, 9)), plain("t0", 2)),
     ),
     updated(
         "sophia",
@@ -339,6 +347,6 @@ TASKS = (
         _swa,
         3,
         (),
-        args=(data("average", "M N"), data("params", "steps M N"), plain("averaged", 1)),
+        args=(data("average", "M N"), data("params", "steps M N"), plain("averaged", 1, among=(0, 2, 3, 7))),
     ),
 )

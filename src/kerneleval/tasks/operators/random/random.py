@@ -254,7 +254,7 @@ TASKS = (
         "out = whole numbers in [low, low + count), all as likely",
         _randint,
         _randint_law,
-        (index("low", "one", high="100"), _SEED, *_SIZES, plain("count", 1000)),
+        (index("low", "one", high="100"), _SEED, *_SIZES, plain("count", 1000, among=(3, 100, 30000))),
         "M N: int64",
         dtypes=("int64",),
     ),

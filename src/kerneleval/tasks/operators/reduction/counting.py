@@ -82,7 +82,7 @@ TASKS = (
         "any_equal",
         "out[m] = whether any x[m, n] is value",
         _any_equal,
-        plain("value", 1),
+        plain("value", 1, among=(0, 2, 3)),
         given=whole("x", "M N", 0, "max(2, N)", wide=64),
         level=2,
         **_FLAG,

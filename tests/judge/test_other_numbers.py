@@ -1,0 +1,58 @@
+"""Plain whole numbers that are no part of what an operator is take other values at secret sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
+from kerneleval.judge.probes.calls import other_scalars
+from kerneleval.judge.windows import inputs
+from kerneleval.records import Case, Plain, Scalar, Task
+from kerneleval.tasks import all_tasks, find
+
+from .conftest import called, planned
+
+VARIED = [name for name, task in all_tasks().items() if any(isinstance(a, Plain) and a.among for a in task.table.args)]
+
+
+def drawn(task: Task, case: Case, others: dict[str, Any]) -> list[Any]:
+    specs = [
+        replace(s, value=others.get(s.name, s.value)) if isinstance(s, Scalar) else s
+        for s in task.arguments(case.dims_map, case.dtype)
+    ]
+    return inputs.draw(specs, case, 1, "cpu")
+
+
+def ordinary(task: Task) -> Case:
+    cases = planned(task, directions=("forward",), dtypes=task.dtypes[:1], distributions=("standard",))
+    return next(case for case in cases if case.shape_category == "medium")
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_pytorch_is_right_at_every_number_and_the_usual_one_is_wrong_elsewhere(name: str) -> None:
+    task = find(name)
+    case = ordinary(task)
+    (plain,) = [s for s in task.arguments(case.dims_map, case.dtype) if isinstance(s, Scalar) and s.among]
+    assert other_scalars(task, case, larger=True)[plain.name] in plain.among
+    seen = 0
+    for value in plain.among:
+        args = drawn(task, case, {plain.name: value})
+        expectation = reference.expect(task, case, args)
+        if task.tolerance.law is not None:
+            continue
+        assert matches(expectation.native, expectation), (plain.name, value)
+        place = next(i for i, s in enumerate(task.arguments(case.dims_map, case.dtype)) if s.name == plain.name)
+        usual = called(task.reference, [*args[:place], plain.value, *args[place + 1 :]])
+        seen += isinstance(compare(usual, expectation), Mismatch)
+    assert seen or task.tolerance.law is not None
+
+
+@pytest.mark.parametrize("name", ["adam", "matrix_power", "local_response_norm", "legendre_polynomial_p"])
+def test_the_numbers_are_announced(name: str) -> None:
+    table = find(name).table
+    (plain,) = [a for a in table.args if isinstance(a, Plain) and a.among]
+    assert "or another whole number" in plain.among_text
