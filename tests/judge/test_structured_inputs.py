@@ -25,11 +25,13 @@ from .conftest import called, drawn, planned
 Kernel = Callable[..., Any]
 
 
-def wrong(name: str, kernel: Kernel, chosen: Callable[[Case], bool], dtype: str = "float32") -> set[tuple[str, str]]:
+def wrong(
+    name: str, kernel: Kernel, chosen: Callable[[Case], bool], dtype: str = "float32", tier: str = "quick"
+) -> set[tuple[str, str]]:
     """(layout, distribution) of the chosen forward cases of the quick tier, fp32, at which the kernel is wrong."""
     task = find(name)
     found = set()
-    for case in planned(task, tier="quick", directions=("forward",), dtypes=(dtype,)):
+    for case in planned(task, tier=tier, directions=("forward",), dtypes=(dtype,)):
         if chosen(case) and (case.shape_category != "edge" or case.distribution == "nonfinite"):
             args, _ = drawn(task, case)
             expectation = reference.expect(task, case, args)
@@ -268,3 +270,29 @@ def labels_in_8_bits(logits: Tensor, targets: Tensor, ignore_index: int) -> Tens
 def test_a_kernel_with_too_few_bits_for_whole_numbers_is_found(name: str, dtype: str, kernel: Kernel) -> None:
     assert wrong(name, kernel, plain, dtype)
     assert not wrong(name, find(name).reference, lambda _: True, dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("kl_div_none", lambda x, t: t * (t.log() - x)),
+        ("xlogy", lambda x, y: x * y.log()),
+        ("entr", lambda x: -x * x.log()),
+        ("sqrt", lambda x: x * x.rsqrt()),
+        ("rad2deg_sqrt", lambda x: (torch.rad2deg(x), x * x.rsqrt())),
+        ("pow", lambda x, y: torch.exp(y * x.log())),
+        ("lp_pool1d", None),
+        ("log", None),
+        ("rsqrt", None),
+        ("poisson_nll_loss_full_none", None),
+        ("sample_by_race", None),
+    ],
+)
+def test_a_kernel_that_is_wrong_at_zero_is_found(name: str, kernel: Kernel | None) -> None:
+    def degenerate(case: Case) -> bool:
+        return case.distribution in ("outlier", "zeros")
+
+    if kernel is not None:
+        assert not wrong(name, kernel, plain)
+        assert wrong(name, kernel, degenerate, tier="standard")
+    assert not wrong(name, find(name).reference, degenerate, tier="standard")

@@ -179,6 +179,7 @@ class Dim:
 Values = Literal[
     "normal",
     "positive",
+    "nonnegative",
     "uniform",
     "symmetric",
     "above_one",
@@ -189,9 +190,10 @@ Values = Literal[
     "ones_normal",
     "variance",
 ]
-"""Standard values: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which
-an eighth is NaN, an eighth infinite and a sixteenth near the end of the range, integers in [low, high), integers over
-the whole range of their type, fair coin, 1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
+"""Standard values: N(0, 1), |N(0, 1)| + 0.1, the same with exact zeros in ``outlier`` and ``zeros`` data (forward, or
+where it has no gradient), U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which an eighth is NaN, an eighth infinite and a
+sixteenth near the end of the range, integers in [low, high), integers over the whole range of their type, fair coin,
+1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
 
 
 Nonfinite = Literal["ieee", "limits", "masked", "masked_nan", "nan", "none"]

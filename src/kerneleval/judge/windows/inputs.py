@@ -186,7 +186,7 @@ _LONELY = 8
 that of the value there, and gradients are rounding noise, so forward alone."""
 _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
-_STRUCTURED = ("normal", "positive", "uniform", "symmetric")
+_STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "symmetric")
 _INDEX_STRUCTURES = 4
 """Ways in which indices are not uniform: see :func:`_indices`."""
 _ORDERS = 6
@@ -232,6 +232,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
         else:
             fewer = case.direction == "backward" and spec.large_half_backward
             given = replace(given, large_half=spec.large_half_backward) if fewer else given
+            if case.direction == "backward" and spec.differentiable and spec.values == "nonnegative":
+                given = replace(given, values="positive")  # gradients of roots and logarithms are infinite at 0
             tensor = _repeated(given, case.distribution, case.layout, generator)
         values.append(_saturated(tensor, dtype) if narrow else tensor)
     widen(specs, values, case, stream(seed, "whole numbers", device))
@@ -425,7 +427,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         flat = tensor.view(-1)
         places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
         flat[places] = flat[places] * OUTLIER_FACTOR
-        tensor = _sparse(tensor, generator) if spec.values == "normal" else tensor
+        tensor = _sparse(tensor, generator) if spec.values in ("normal", "nonnegative") else tensor
+        tensor = tensor.abs_() if spec.values == "nonnegative" else tensor
     elif distribution == "nonfinite" and tensor.numel() and spec.nonfinite != "none":
         _not_finite(spec, tensor, generator)
     elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
@@ -599,8 +602,8 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
         tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf).masked_fill_(kind == 3, -math.inf)
         most = _most_exponent(dtype, spec.large_half if dtype == torch.float16 else LARGE_SCALE)
         return torch.where(kind == 4, tensor * 2.0**most, tensor)
-    if spec.values in ("positive", "above_one"):
-        return tensor.abs_().add_(0.1 if spec.values == "positive" else 1)
+    if spec.values in ("positive", "nonnegative", "above_one"):
+        return tensor.abs_().add_(1 if spec.values == "above_one" else 0.1)
     return tensor.mul_(0.1).add_(1) if spec.values == "ones_normal" else tensor
 
 

@@ -78,6 +78,7 @@ _DISTRIBUTIONS = {
 _VALUES = {
     "normal": "N(0, 1)",
     "positive": "above 0",
+    "nonnegative": "0 or above",
     "uniform": "in [0, 1)",
     "symmetric": "in (-1, 1)",
     "above_one": "above 1",

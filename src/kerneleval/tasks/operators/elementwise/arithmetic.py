@@ -13,6 +13,7 @@ from kerneleval.tasks.relations import homogeneity, mapping
 _TWO: Any = {"over": ("x", "y")}
 _LOG_OF_SUM: Any = {**_TWO, "nonfinite": True, "relations": (COMMUTATIVE,)}
 _SAFE: Any = {"over": ("x", data("y", "M N", values="positive"))}
+_LOG: Any = {"over": ("x", data("y", "M N", values="nonnegative"))}
 _LINEAR = homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})
 _BILINEAR = homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})
 _SWAPPED = mapping("exchange", lambda x, y, *rest: (y, x, *rest), lambda outs, _: [-outs[0]])
@@ -88,19 +89,19 @@ TASKS = (
     ),
     pointwise(
         "pow",
-        "out = x ** y, x > 0",
+        "out = x ** y, x >= 0",
         torch.pow,
         1,
-        over=(data("x", "M N", values="positive"), data("y", "M N", values="symmetric")),
+        over=(data("x", "M N", values="nonnegative"), data("y", "M N", values="symmetric")),
         without=("large_scale", "outlier"),
     ),
     pointwise(
         "pow_scalar",
-        "out = x ** exponent, x > 0",
+        "out = x ** exponent, x >= 0",
         torch.pow,
         1,
         plain("exponent", 1.75),
-        values="positive",
+        values="nonnegative",
         without=("large_scale", "outlier"),
     ),
     pointwise("cube", "out = x ** 3", torch.pow, 2, plain("exponent", 3), relations=(ODD,), without=("large_scale",)),
@@ -246,8 +247,8 @@ TASKS = (
         nonfinite=True,
         relations=(COMMUTATIVE,),
     ),
-    pointwise("xlogy", "out = x * log(y), y > 0", torch.xlogy, 2, **_SAFE),
-    pointwise("xlog1py", "out = x * log(1 + y), y > 0", torch.special.xlog1py, 3, **_SAFE),
+    pointwise("xlogy", "out = x * log(y), y >= 0; 0 where x is", torch.xlogy, 2, **_LOG),
+    pointwise("xlog1py", "out = x * log(1 + y), y >= 0", torch.special.xlog1py, 3, **_LOG),
     pointwise("lerp", "out = x + w * (y - x)", torch.lerp, 3, plain("w", 0.375), **_TWO, relations=(_LINEAR,)),
     pointwise(
         "lerp_tensor",

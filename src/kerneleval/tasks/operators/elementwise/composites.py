@@ -112,6 +112,7 @@ def _batch(*args: Any, outputs: int = 1) -> tuple[Any, ...]:
 
 _X = data("x", "M N")
 _POSITIVE = data("x", "M N", values="positive")
+_NONNEGATIVE = data("x", "M N", values="nonnegative")
 _OVERFLOW = ("large_scale", "outlier")
 _FUSED: Any = {"dims": ROWS, "level": 2, "source": "model", "group": "Fusion"}
 _MATH: Any = {**_FUSED, "group": "Math", "empty": True}
@@ -124,9 +125,9 @@ _EMBEDDED = (index("index", "M", high="V"), weight("weight", "V N"), data("other
 
 TASKS = (
     pointwise("exp_sqrt", "out = sqrt(exp(x))", _exp_sqrt, 2, without=_OVERFLOW, level=2),
-    pointwise("sqrt_exp", "out = exp(sqrt(x)), x > 0", _sqrt_exp, 2, values="positive", without=_OVERFLOW, level=2),
-    pointwise("sqrt_tanh", "out = tanh(sqrt(x)), x > 0", _sqrt_tanh, 2, values="positive", level=2),
-    pointwise("log_tanh", "out = tanh(log(x)), x > 0", _log_tanh, 2, values="positive", level=2),
+    pointwise("sqrt_exp", "out = exp(sqrt(x)), x >= 0", _sqrt_exp, 2, values="nonnegative", without=_OVERFLOW, level=2),
+    pointwise("sqrt_tanh", "out = tanh(sqrt(x)), x >= 0", _sqrt_tanh, 2, values="nonnegative", level=2),
+    pointwise("log_tanh", "out = tanh(log(x)), x >= 0", _log_tanh, 2, values="nonnegative", level=2),
     pointwise(
         "relu_sqrt",
         "out = sqrt(max(x, 0))",
@@ -138,23 +139,23 @@ TASKS = (
     operator(
         "erfc_sqrt",
         "elementwise",
-        "out0 = 1 - erf(x), out1 = sqrt(x), x > 0",
-        args=(_POSITIVE,),
+        "out0 = 1 - erf(x), out1 = sqrt(x), x >= 0",
+        args=(_NONNEGATIVE,),
         out=("M N", "M N"),
         reference=_erfc_sqrt,
         flops="2 * M * N",
-        relations=_batch(_POSITIVE, outputs=2),
+        relations=_batch(_NONNEGATIVE, outputs=2),
         **_MATH,
     ),
     operator(
         "rad2deg_sqrt",
         "elementwise",
-        "out0 = x * 180 / pi, out1 = sqrt(x), x > 0",
-        args=(_POSITIVE,),
+        "out0 = x * 180 / pi, out1 = sqrt(x), x >= 0",
+        args=(_NONNEGATIVE,),
         out=("M N", "M N"),
         reference=_rad2deg_sqrt,
         flops="2 * M * N",
-        relations=_batch(_POSITIVE, outputs=2),
+        relations=_batch(_NONNEGATIVE, outputs=2),
         **_MATH,
     ),
     operator(

@@ -111,7 +111,7 @@ TASKS = (
         without=("zeros", "small_scale", "large_scale", "outlier"),
         **_PLAIN,
     ),
-    pointwise("entr", "out = -x * log(x), x > 0", torch.special.entr, 2, values="positive"),
+    pointwise("entr", "out = -x * log(x), x >= 0; 0 where x is", torch.special.entr, 2, values="nonnegative"),
     pointwise("ndtr", "out = Phi(x), the normal distribution function", torch.special.ndtr, 3),
     pointwise(
         "ndtri",

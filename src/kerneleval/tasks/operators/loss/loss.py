@@ -132,7 +132,7 @@ _MODERATE: Any = {"without": ("large_scale", "outlier")}
 _PROBABLE: Any = {**_MODERATE, "nonfinite": False}  # PyTorch takes no NaN for a probability
 _KINKED: Any = {"backward_dtypes": ("float32",)}  # half types step over a kink, or cancel 1 - h
 _LOG = data("x", "M N", values="symmetric")
-_POSITIVE = data("target", "M N", values="positive")
+_COUNTS = data("target", "M N", values="nonnegative")
 _SAME = (mapping("symmetry", lambda x, target, *rest: (target, x, *rest), lambda outs, _: outs),)
 _NEGATED = (mapping("even", lambda x, target, *rest: (-x, -target, *rest), lambda outs, _: outs),)
 
@@ -257,7 +257,7 @@ TASKS = (
         "target * (log(target) - x), x log-probabilities, 0 where target is",
         _kl_div,
         4,
-        over=(_X, _POSITIVE),
+        over=(_X, _COUNTS),
         folded="N",
         mean="the sum over all, divided by M, of",
     ),
@@ -276,7 +276,7 @@ TASKS = (
         "exp(x) - target * x",
         F.poisson_nll_loss,
         3,
-        over=(_LOG, _POSITIVE),
+        over=(_LOG, _COUNTS),
         **_MODERATE,
     ),
     *_loss(
@@ -284,7 +284,7 @@ TASKS = (
         "exp(x) - target * x + (target * log(target) - target + log(2 pi target) / 2 where target > 1)",
         _poisson_nll_full,
         10,
-        over=(_LOG, data("target", "M N", values="positive", differentiable=False)),
+        over=(_LOG, data("target", "M N", values="nonnegative", differentiable=False)),
         **_MODERATE,
     ),
     *_loss(
@@ -293,7 +293,7 @@ TASKS = (
         _poisson_nll_rate,
         4,
         plain("eps", 1e-8),
-        over=(data("x", "M N", values="positive"), _POSITIVE),
+        over=(data("x", "M N", values="positive"), _COUNTS),
     ),
     *_loss(
         "gaussian_nll_loss",

@@ -273,7 +273,7 @@ TASKS = (
         "sample_by_race",
         "out[m] = argmax_n probabilities[m, n] / noise[m, n], noise exponential: a random token; first of equal ones",
         _sample_by_race,
-        (data("probabilities", "M N", values="positive"), data("noise", "M N", values="positive")),
+        (data("probabilities", "M N", values="nonnegative"), data("noise", "M N", values="positive")),
         "M: int64",
         each=2,
         rows=("ordered",),
