@@ -296,3 +296,63 @@ def test_a_kernel_that_is_wrong_at_zero_is_found(name: str, kernel: Kernel | Non
         assert not wrong(name, kernel, plain)
         assert wrong(name, kernel, degenerate, tier="standard")
     assert not wrong(name, find(name).reference, degenerate, tier="standard")
+
+
+def shifted(a: Tensor) -> Tensor:
+    return a + torch.eye(a.shape[-2], a.shape[-1], dtype=a.dtype)
+
+
+def solved(a: Tensor, b: Tensor, *, pivoting: bool = True) -> Tensor:
+    """Gauss-Jordan elimination, row by row."""
+    found = torch.cat((shifted(a), b), -1)
+    count, batch = a.shape[-1], torch.arange(len(a))
+    for step in range(count):
+        if pivoting:
+            pivot = step + found[:, step:, step].abs().argmax(-1)
+            chosen = found[batch, pivot].clone()
+            found[batch, pivot] = found[:, step].clone()
+            found[:, step] = chosen
+        row = found[:, step] / found[:, step, step, None]
+        found -= found[:, :, step, None] * row[:, None]
+        found[:, step] = row
+    return found[..., count:]
+
+
+def inverse_by_series(a: Tensor) -> Tensor:
+    eye = torch.eye(a.shape[-1], dtype=a.dtype)
+    out = eye.expand_as(a)
+    for _ in range(40):
+        out = eye - a @ out
+    return out
+
+
+def inverse_by_elimination(a: Tensor) -> Tensor:
+    return solved(a, torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a))
+
+
+def pinv_by_normal_equations(a: Tensor) -> Tensor:
+    m = shifted(a)
+    return torch.linalg.solve(m.mT @ m, m.mT)
+
+
+@pytest.mark.parametrize(
+    ("name", "defective", "honest"),
+    [
+        (
+            "det",
+            lambda a: torch.linalg.slogdet(shifted(a))[1].exp(),
+            lambda a: torch.linalg.slogdet(shifted(a))[0] * torch.linalg.slogdet(shifted(a))[1].exp(),
+        ),
+        ("inv", inverse_by_series, inverse_by_elimination),
+        ("solve", functools.partial(solved, pivoting=False), solved),
+        (
+            "lstsq",
+            lambda a, b: b[:, : a.shape[-1]] - a[:, : a.shape[-1]] @ b[:, : a.shape[-1]],
+            lambda a, b: pinv_by_normal_equations(a) @ b,
+        ),
+        ("pinv", lambda a: (shifted(torch.zeros_like(a)) - a).mT, pinv_by_normal_equations),
+    ],
+)
+def test_a_kernel_for_matrices_near_the_identity_is_found(name: str, defective: Kernel, honest: Kernel) -> None:
+    assert wrong(name, defective, plain)
+    assert not wrong(name, honest, lambda _: True)

@@ -87,6 +87,7 @@ _VALUES = {
     "bool": "True or False",
     "ones_normal": "about 1",
     "variance": "in [0.5, 1.5)",
+    "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
 }
 
 _STEPS = 16

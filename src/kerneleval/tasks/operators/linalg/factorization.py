@@ -2,7 +2,8 @@
 
 Most work on ``m = I + a``, the elements of a in (-1 / N, 1 / N): no row and no column of a sums to 1, so that m is
 well-conditioned (and I + (a + a.T) / 2 positive definite), and pivoting has nothing to exchange. Other data than such
-would not be: it is left out.
+would not be: it is left out. Where PyTorch is good at any regular matrix (determinant, inverse, solutions,
+pseudoinverse), rows are exchanged, have either sign, and columns differ in length.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ UNBOUNDED = ("outlier", "large_scale")
 _SMALL: Any = {"fan_in": "N N", "values": "symmetric"}
 _A, _B = data("a", "B N N", **_SMALL), data("b", "B N M")
 _TALL = data("a", "B height N", **_SMALL)
+_ANY, _ANY_TALL = (data("a", shape, fan_in="N N", values="off_eye") for shape in ("B N N", "B height N"))
 _HEIGHT: Any = {"derive": {"height": "N + M"}}
 _SOLUTION = (
     resampling("batch_resampling", {0: 0, 1: 0}, {0: 0}),
@@ -172,7 +174,7 @@ def _spectral_norm(a: Tensor) -> Any:
 
 
 TASKS = (
-    factored("det", "out[b] = det(I + a[b])", _det, (_A,), "B", 2 / 3),
+    factored("det", "out[b] = det(I + a[b])", _det, (_ANY,), "B", 2 / 3),
     factored(
         "slogdet",
         "out[b] = log |det(a[b])|",
@@ -183,8 +185,8 @@ TASKS = (
         without=("constant", "zeros", "outlier"),  # which may be singular
         layouts=_NO_EQUAL_ROWS,
     ),
-    factored("inv", "out[b] = (I + a[b]) ** -1", _inv, (_A,), "B N N", 2),
-    factored("solve", "out[b] = x such that (I + a[b]) @ x = b[b]", _solve, (_A, _B), "B N M", 2, "B N M", _SOLUTION),
+    factored("inv", "out[b] = (I + a[b]) ** -1", _inv, (_ANY,), "B N N", 2),
+    factored("solve", "out[b] = x such that (I + a[b]) @ x = b[b]", _solve, (_ANY, _B), "B N M", 2, "B N M", _SOLUTION),
     factored(
         "lu_solve",
         "out[b] = x such that l @ u @ x = b[b], l = a[b] below the diagonal and 1 on it, u = I + a[b] from it on",
@@ -232,7 +234,7 @@ TASKS = (
         "lstsq",
         "out[b] = the x for which (I + a[b]) @ x, of N + M rows, is nearest to b[b]",
         _lstsq,
-        (_TALL, data("b", "B height M")),
+        (_ANY_TALL, data("b", "B height M")),
         "B N M",
         4,
         "B N M",
@@ -243,7 +245,7 @@ TASKS = (
         "pinv",
         "out[b] = the pseudoinverse of I + a[b], of N + M rows and N columns",
         _pinv,
-        (_TALL,),
+        (_ANY_TALL,),
         "B N height",
         8,
         "B N M",

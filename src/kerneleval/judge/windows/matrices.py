@@ -1,0 +1,30 @@
+"""Matrices that are regular but not near the identity."""
+
+from __future__ import annotations
+
+import torch
+
+_DECADES = 1.5
+"""Columns of square matrices are longer or shorter by up to ten to this; of others by a third of it."""
+
+
+def off_eye(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Given a with I + a near I: in half of the matrices an a such that I + a is the same but for its columns, each
+    longer or shorter by a factor, and its rows, which have secret signs and changed places. So determinants have either
+    sign, series about I diverge, and elimination must exchange rows. The product of the factors is 1.
+    """
+    *batch, height, width = a.shape
+    eye = torch.eye(height, width, dtype=a.dtype, device=a.device)
+
+    def unit(*shape: int) -> torch.Tensor:
+        return torch.rand(*batch, *shape, generator=generator, device=a.device, dtype=a.dtype)
+
+    decades = _DECADES if height == width else _DECADES / 3
+    exponents = (
+        torch.linspace(-decades, decades, width, dtype=a.dtype, device=a.device) if width > 1 else eye[0, :1] - 1
+    )
+    order = unit(1, width).argsort(-1)
+    columns = 10 ** (exponents[order] * unit(1, 1))
+    signs = torch.where(unit(height, 1) < 0.5, -1.0, 1.0).to(a.dtype)
+    moved = ((eye + a) * columns * signs).gather(-2, unit(height, 1).argsort(-2).expand(a.shape))
+    return torch.where(unit(1, 1) < 0.5, a, moved - eye)
