@@ -229,6 +229,10 @@ class TensorSpec:
     """Upper bound of ``integers`` (exclusive)."""
     wide: int | Literal["multiples"] = 0
     """Bits that ``integers`` have in some rows of standard data, or as many as their type has: see ``Arg.wide``."""
+    ids: bool = False
+    """Whether ``integers`` of role ``data`` have the structures of indices (``docs/correctness.md``), as ids do."""
+    equals: str = ""
+    """As ``Arg`` has it."""
     summed: bool = False
     """Whether what lies at equal indices is added up, forward, in the case's dtype."""
     scale: float = 1.0
@@ -297,6 +301,10 @@ class Arg:
     """Of ``integers`` in an integer type: in some rows of standard data they have up to so many bits, or all those of
     their type, and no other bound. ``"multiples"``: there they are those of one number a row, such that the least
     common multiple of two is a number of the type. 0: they are in [low, high) everywhere."""
+    ids: bool = False
+    equals: str = ""
+    """Name of an argument before it of which some rows (last dim) are rows of this one too, backward, where a distance
+    is 0 and a formula for its gradient may be 0 / 0."""
     summed: bool = False
     dtype: str = ""
     """Empty: the case's dtype."""
@@ -343,6 +351,8 @@ class Arg:
             low=sizes.value(self.low, self.name, "low"),
             high=sizes.value(self.high, self.name, "high"),
             wide=self.wide,
+            ids=self.ids,
+            equals=self.equals,
             summed=self.summed,
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,

@@ -40,6 +40,9 @@ _TRIALS = 16
 _MOST_FEW = 10
 """Secret cases at most for choices of kernel width, stride and the like that are not planned."""
 
+_BLOCK = 64
+"""Elements of a block, or a multiple of them: a size one less or more is often handled apart."""
+
 _THIN = 6
 """Steps above its lowest value of a secret thin dim, at most."""
 
@@ -358,7 +361,8 @@ def _with_smaller(
     fits: Fits,
     planned: Collection[_Sizes],
 ) -> list[Case]:
-    """The cases, and before the first one for each of its dims one of which that dim is smaller; such ones also behind
+    """The cases, and before the first one for each of its dims one of which that dim is smaller, if it can be by one
+    less or more than a multiple of 64; such ones also behind
     a strided one, and one before it. One call each: what is made for smaller sizes is too small for those that follow,
     and what is made for larger ones holds something else behind these.
     """
@@ -372,6 +376,10 @@ def _with_smaller(
                 name = next(name for name, size in case.dims if dims[name] != size)
                 if name not in drawn and (key := tuple(dims.items())) not in taken:
                     drawn[name] = replace(case, dims=key, shape_category=EDGE)
+        for name in drawn:
+            key = tuple((_beside_block(task, case.dims_map, name) or case.dims_map).items())
+            if key not in {*taken, case.dims} and task.allows(dict(key)) and fits(dict(key)):
+                drawn[name] = replace(case, dims=key, shape_category=EDGE)
         return list(drawn.values())
 
     found: list[Case] = []
@@ -382,6 +390,17 @@ def _with_smaller(
     return found
 
 
+def _beside_block(task: Task, dims: Mapping[str, int], name: str) -> dict[str, int] | None:
+    """The same dims but for one, which is the next smaller size one below or above a multiple of a block of 64; None:
+    there is none, or its sizes are multiples of something.
+    """
+    dim = next(dim for dim in task.dims if dim.name == name)
+    beside = _CHANCE.choice((1, _BLOCK - 1))
+    size = (dims[name] - 1 - beside) // _BLOCK * _BLOCK + beside
+    whole = dim.scaled and dim.multiple_of == 1 and size > _BLOCK // 2 and size >= dim.least
+    return {**dims, name: size} if whole else None
+
+
 def _unlike(
     task: Task,
     planned: Sequence[Case],
@@ -390,6 +409,7 @@ def _unlike(
     fits: Fits,
 ) -> Iterator[dict[str, int]]:
     """Secret sizes of kinds that the plan leaves out: choices of the dims of few values that no standard case makes;
+    outputs larger than the input, by no whole factor, where both sizes are free, as in pools and interpolations;
     and tensors shaped as those of a planned case under other plain arguments.
     """
     left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
@@ -398,11 +418,38 @@ def _unlike(
         drawn = (sizes(category=small) for _ in range(_TRIALS))
         trials = (dims | choice for dims in drawn if dims is not None)
         yield from itertools.islice((dims for dims in trials if task.allows(dims) and fits(dims)), 1)
+    begun = sizes(category=small) if (pairs := _resized(task)) else None
+    if begun is not None:
+        longer = begun | {name: size for own, out in pairs for name, size in _longer(task, own, out).items()}
+        if task.allows(longer) and fits(longer):
+            yield longer
     for case in _CHANCE.sample(planned, len(planned)):
         alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
         if case.shape_category != EDGE and alike:
             yield _CHANCE.choice(alike)
             return
+
+
+def _resized(task: Task) -> list[tuple[str, str]]:
+    """Positions of the first argument, behind batch and channels, and what they become in the output, where both are
+    free.
+    """
+    inputs = [arg.shape.split() for arg in task.table.args if isinstance(arg, Arg)]
+    out = task.table.outputs[0].shape.split() if task.table.outputs else []
+    if not inputs or len(out) != len(inputs[0]) or out[:2] != inputs[0][:2]:
+        return []
+    free = {dim.name for dim in task.dims if dim.multiple_of == 1}
+    new = free - {name for names in inputs for name in names}
+    return [(own, other) for own, other in zip(inputs[0], out, strict=True) if own in free and other in new]
+
+
+def _longer(task: Task, own: str, out: str) -> dict[str, int]:
+    """Secret sizes of two dims of which the second is larger, by no whole factor; none where they cannot be."""
+    dims = {dim.name: dim for dim in task.dims}
+    least = max(2, dims[own].least)
+    pairs = itertools.product(range(least, 2 * least + 2), range(dims[out].least, min(dims[out].high, 6 * least) + 1))
+    fit = [{own: one, out: other} for one, other in pairs if one < other and other % one]
+    return _CHANCE.choice(fit or [{}])
 
 
 def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[str, ...]]:

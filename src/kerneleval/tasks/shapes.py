@@ -249,6 +249,9 @@ class _Planner:
                 if case not in cases:
                     cases.append(case)
                     break
+        if main and any(isinstance(arg, Arg) and arg.ids for arg in self.task.table.args):
+            most = max(main, key=lambda one: self._need(one[1]))  # all ids the same: counters are fullest
+            cases += [self._case(*most, distribution="constant")]
         return cases + [self._case(category, dims) for category, dims in edges] + rows
 
     def _by_rows(self) -> Iterator[Case]:

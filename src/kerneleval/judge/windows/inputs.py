@@ -236,6 +236,12 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             if case.direction == "backward" and spec.differentiable and spec.values == "nonnegative":
                 given = replace(given, values="positive")  # gradients of roots and logarithms are infinite at 0
             tensor = _repeated(given, case.distribution, case.layout, generator)
+            usual = (case.distribution, case.layout) == ("standard", "contiguous")
+            if spec.ids and not usual and case.layout != "expanded" and case.distribution not in ("constant", "zeros"):
+                tensor = _indices(given, case, tensor, generator)
+            if spec.equals and case.direction == "backward" and case.layout != "expanded":
+                other = next(i for i, one in enumerate(specs) if one.name == spec.equals)
+                _share_rows(values[other], tensor, generator)
         values.append(_saturated(tensor, dtype) if narrow else tensor)
     widen(specs, values, case, stream(seed, "whole numbers", device))
     if case.distribution == "nonfinite" and case.layout != "expanded":
@@ -243,6 +249,17 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
     if case.direction == "forward" and case.distribution in ("large_scale", "small_scale"):
         _extreme(specs, values, case.distribution, seed)
     return values
+
+
+def _share_rows(x: torch.Tensor, y: torch.Tensor, generator: torch.Generator) -> None:
+    """Puts secret rows of x at secret places of y (next to last dim), one in four of them, at least one, in each item
+    of a batch alike.
+    """
+    rows = y.shape[-2]
+    if y.numel() and x.numel():
+        places = torch.randperm(rows, generator=generator, device=y.device)[: max(1, rows // 4)]
+        chosen = torch.randint(x.shape[-2], (len(places),), generator=generator, device=y.device)
+        y[..., places, :] = x[..., chosen, :]
 
 
 def _saturated(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -415,7 +432,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
     if distribution == "zeros":
         least = {"positive": 0.1, "variance": 0.5, "ones_normal": 1.0, "above_one": 1.0}.get(spec.values, 0.0)
         tensor = torch.full(shape, least * spec.scale, dtype=dtype, device=generator.device)
-        return tensor if least or dtype.is_complex else _with_signs(tensor, generator)
+        signed = not least and not dtype.is_complex and spec.values != "nonnegative"
+        return _with_signs(tensor, generator) if signed else tensor
     if distribution == "constant":
         return _constant(spec, dtype, generator).expand(shape).contiguous()
     tensor = _values(spec, shape, generator)

@@ -278,7 +278,7 @@ TASKS = (
         "out[t] = table[sequence[t], position[t] // page] * page + position[t] mod page",
         _slot_mapping,
         (
-            whole("sequence", "T", 0, "B"),
+            whole("sequence", "T", 0, "B", ids=True),
             whole("position", "T", 0, "N * S"),
             whole("table", "B N", 0, 4096, wide=26),
         ),

@@ -328,7 +328,7 @@ TASKS = (
         "out[t, k] = how many entries before it, row by row, have the same expert ids[t, k]: its place in the expert's "
         "buffer",
         _expert_positions,
-        (whole("ids", "T K", 0, "E"), plain("experts", formula="E")),
+        (whole("ids", "T K", 0, "E", ids=True), plain("experts", formula="E")),
         "T K",
         dims=(size("T"), size("E", low=2, high=512), fixed("K")),
         where="T * E * K > 0",
@@ -339,7 +339,7 @@ TASKS = (
         "out0 = the entries t * K + k of ids in the order of their experts, each expert's filled up to whole blocks "
         "with T * K; out1 = the expert of each block, -1 at the end; out2 = length in use",
         _moe_align_block_size,
-        (whole("ids", "T K", 0, "E"), plain("experts", formula="E"), _BLOCK),
+        (whole("ids", "T K", 0, "E", ids=True), plain("experts", formula="E"), _BLOCK),
         *_ALIGNED,
     ),
     _ordering(
@@ -359,8 +359,8 @@ TASKS = (
         "out[a] = moe_align_block_size of the tokens with adapter[t] = a alone, of each output; -1 is no adapter",
         _moe_lora_align_block_size,
         (
-            whole("ids", "T K", 0, "E"),
-            whole("adapter", "T", -1, "A"),
+            whole("ids", "T K", 0, "E", ids=True),
+            whole("adapter", "T", -1, "A", ids=True),
             plain("adapters", formula="A"),
             plain("experts", formula="E"),
             _BLOCK,

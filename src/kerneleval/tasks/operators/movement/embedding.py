@@ -168,7 +168,7 @@ TASKS = (
         "one_hot",
         "out[m, n] = whether index[m] = n, as 0 or 1",
         _one_hot,
-        (whole("index", "M", 0, "N"),),
+        (whole("index", "M", 0, "N", ids=True),),
         "M N: int64",
         plain("classes", formula="N"),
         where="N > 0",
