@@ -390,6 +390,35 @@ def test_mutants_are_told_apart(mutant: str, dtype: str) -> None:
         assert found == diagnosis
 
 
+@pytest.mark.parametrize(
+    ("size", "first", "words"),
+    [
+        (770, 769, "only index 769 along dim 0 is wrong: is a partial block handled?"),
+        (770, 768, "only indices 768 to 769 along dim 0 are wrong: is a partial block handled?"),
+        (2065, 2048, "along dim 0 are wrong: is a partial block handled, or does something hold 2048 alone?"),
+    ],
+)
+def test_wrong_ends_are_named(size: int, first: int, words: str) -> None:
+    _, expectation = expected("gelu", {"M": size, "N": 8})
+    output = expectation.native[0].clone()
+    output[first:] += 1
+    result = compare([output], expectation)
+    assert isinstance(result, Mismatch)
+    assert words in result.message
+
+
+def test_two_coarse_elements_are_not_all_over() -> None:
+    _, expectation = expected("sum", {"M": 12, "N": 300})
+    output = expectation.native[0].clone()
+    output[[3, 7]] += output.abs().mean() / 64
+    result = compare([output], expectation)
+    assert isinstance(result, Mismatch)
+    assert "makes them, in 2 of 12 elements (relative" in result.message
+    coarse = compare([expectation.native[0] * (1 + 2.0**-9 * torch.linspace(-1, 1, 12).sin())], expectation)
+    assert isinstance(coarse, Mismatch)
+    assert "makes them, all over the output (relative" in coarse.message
+
+
 def test_copies_of_inputs_are_named() -> None:
     for name in ("gelu", "add", "swiglu", "rms_norm"):
         args, expectation = expected(name, {"M": 40, "N": 64})

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import matches
 from kerneleval.judge.oracle.reference import ByLogSums, ByWeights
+from kerneleval.tasks import find
+
+from .conftest import case_of, drawn, gradients
 
 
 @pytest.mark.parametrize(
@@ -64,3 +70,20 @@ def test_softmax_of_nothing(shape: tuple[int, int]) -> None:
     with ByWeights(torch.float64, torch.float64):
         out = torch.softmax(x, -1)
     assert out.shape == torch.autograd.grad(out, x, torch.empty(shape))[0].shape == shape
+
+
+def sinc_near_one(x: torch.Tensor) -> torch.Tensor:
+    """By the quotient, and by a series where that would be of small numbers."""
+    y = math.pi * x
+    small = y.abs() < 1e-3
+    safe = torch.where(small, 1.0, y)
+    return torch.where(small, 1 - y * y / 6, torch.sin(safe) / safe)
+
+
+def test_gradients_of_sinc_by_its_quotient_pass() -> None:
+    """Near 0 they cancel, and each way rounds otherwise."""
+    task, case = find("sinc"), case_of("sinc", {"M": 400, "N": 341}, direction="backward")
+    for seed in range(3):
+        args, grads = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args, grads)
+        assert matches(gradients(sinc_near_one, task, case, args, grads or []), expectation)

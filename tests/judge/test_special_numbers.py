@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from kerneleval.tasks import find
+from kerneleval.tasks import all_tasks, find
 
+from .conftest import called, drawn, planned
 from .test_structured_inputs import Kernel, plain, wrong
 
 
@@ -177,3 +179,14 @@ def test_quotients_by_the_formula_are_right_at_the_ends_of_the_range(name: str) 
         return whole if "div" in name else x - y * whole
 
     assert not wrong(name, kernel, lambda case: case.distribution in ("large_scale", "small_scale"))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, task in all_tasks().items() if re.search(r"quant(_azp)?$", name) and "; s" in task.summary]
+)
+def test_summaries_say_what_the_scale_of_a_row_of_zeros_is(name: str) -> None:
+    task = find(name)
+    case = next(c for c in planned(task, tier="standard", distributions=("zeros",)) if c.shape_category != "edge")
+    scale = called(task.reference, drawn(task, case)[0])[1]
+    assert (scale == 1).all()
+    assert "1 where that is 0" in task.summary

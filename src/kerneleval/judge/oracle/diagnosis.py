@@ -28,7 +28,7 @@ SLUGS: dict[str, str] = {
     "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
     "rows_wrong": "whole rows are wrong and the others right",
     "permuted": "the right values in wrong places",
-    "precision_downgrade": "errors as a narrower type or a coarse approximation makes them, all over the output",
+    "precision_downgrade": "errors as a narrower type or a coarse approximation makes them",
     "index_out_of_range": "indices outside of the selected dim",
     "biased": "errors of one sign, smaller than a rounding step: a factor, an offset, or numbers that are cut",
     "wrong": "nothing recognised",
@@ -40,6 +40,11 @@ _Diagnosis = tuple[str, str] | None
 
 _SORTED_AT_MOST = 1 << 22
 _FEW = 0.01
+_MOST_OF = 0.25
+"""Errors in a smaller share of the elements are not all over."""
+_ALL_OVER = "all over the output"
+_LIMIT = 256
+"""A power of two from here on, behind which all is wrong, may be the length of a table."""
 _NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
 """Types narrower than fp32, with the low bits of an fp32 number that they leave zero; float16 within its range."""
 
@@ -147,8 +152,10 @@ def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
             first = int(along.int().argmax())
             # all that is wrong lies behind `first`, and most of what lies there is wrong
             if 0 < first >= size / 2 and count >= 0.5 * wrong.numel() / size * (size - first):
-                span = f"index {first}" if first == size - 1 else f"indices {first} to {size - 1}"
-                return "tail_wrong", f"only {span} along dim {dim} are wrong: is a partial block handled?"
+                are = f"index {first}" if first == size - 1 else f"indices {first} to {size - 1}"
+                are += f" along dim {dim} {'is' if first == size - 1 else 'are'} wrong"
+                limit = f", or does something hold {first} alone" if first >= _LIMIT and not first & first - 1 else ""
+                return "tail_wrong", f"only {are}: is a partial block handled{limit}?"
         if wrong.ndim > 1:
             rows = wrong.reshape(-1, wrong.shape[-1])
             share = rows.float().mean(dim=1)
@@ -176,10 +183,11 @@ def _by_precision(got: torch.Tensor, expected: Expected, args: Sequence[Any], wr
     unit = unit_roundoff(own.dtype)
     if int(torch.count_nonzero(wrong)) < _FEW * wrong.numel() and relative * bounds.scales.rms <= bounds.rms:
         return None  # single elements, in an output that is near enough as a whole
-    off = float((difference.abs() * bounds.gain > bounds.local.view(own.shape) / 4).float().mean())
-    if not 4 * unit < relative < 2.0**-4 or off < 0.1:
+    off = int((difference.abs() * bounds.gain > bounds.local.view(own.shape) / 4).sum())
+    if not 4 * unit < relative < 2.0**-4 or off < 0.1 * own.numel():
         return None
-    words = f"it has {SLUGS['precision_downgrade']} (relative rms error 2^{math.log2(relative):.1f})"
+    some = f"in {off} of {own.numel()} elements" if off < _MOST_OF * own.numel() else _ALL_OVER
+    words = f"it has {SLUGS['precision_downgrade']}, {some} (relative rms error 2^{math.log2(relative):.1f})"
     if got.dtype == torch.float32:
         bits = own.contiguous().view(torch.int32)
         for name, low in _NARROWER:

@@ -21,6 +21,18 @@ def _rounded(x: torch.Tensor, decimals: int) -> torch.Tensor:
     return torch.round(x, decimals=decimals)
 
 
+def _sine_over_angle(x: torch.Tensor) -> torch.Tensor:
+    angle = math.pi * x
+    there = angle != 0
+    return torch.where(there, torch.sin(angle) / torch.where(there, angle, 1), 1)
+
+
+def _sine_by_inverse(x: torch.Tensor) -> torch.Tensor:
+    angle = math.pi * x
+    there = angle != 0
+    return torch.where(there, torch.sin(angle) * torch.where(there, angle, 1).reciprocal(), 1)
+
+
 TASKS = (
     # Signs and sizes
     pointwise("abs", "out = |x|; gradient 0 at 0", torch.abs, 1, nonfinite=True, relations=(EVEN, _DOUBLED)),
@@ -208,7 +220,14 @@ TASKS = (
     pointwise("acosh", "out = arcosh(x), x >= 1", torch.acosh, 1, values="above_one", without=("zeros",)),
     pointwise("atanh", "out = artanh(x), |x| < 1", torch.atanh, 1, values="symmetric", relations=(ODD,)),
     pointwise(
-        "sinc", "out = sin(pi x) / (pi x), 1 at 0", torch.sinc, 4, relations=(EVEN,), dtypes=("float32", "float16")
+        "sinc",
+        "out = sin(pi x) / (pi x), 1 at 0",
+        torch.sinc,
+        4,
+        relations=(EVEN,),
+        dtypes=("float32", "float16"),
+        unfused=(_sine_over_angle, _sine_by_inverse),  # near 0 gradients cancel, each time otherwise
+        in_type=False,
     ),
     pointwise("rad2deg", "out = x * 180 / pi", torch.rad2deg, 1, relations=(ODD, _ANY_SIGN)),
     pointwise("deg2rad", "out = x * pi / 180", torch.deg2rad, 1, relations=(ODD, _ANY_SIGN)),

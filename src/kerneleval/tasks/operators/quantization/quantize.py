@@ -191,7 +191,7 @@ TASKS = (
     ),
     _quantise(
         "dynamic_per_token_scaled_fp8_quant",
-        "out = x / s in e4m3fn, s = max |x[m]| / 448; s",
+        "out = x / s in e4m3fn, s = max |x[m]| / 448, 1 where that is 0; s",
         _dynamic_per_token_scaled_fp8_quant,
         _X,
         out=_WITH_SCALE,
@@ -199,7 +199,7 @@ TASKS = (
     ),
     _quantise(
         "per_token_group_quant_fp8",
-        f"out = x / s in e4m3fn, s = max |x| / 448 of each {_GROUP} of a row; s",
+        f"out = x / s in e4m3fn, s = max |x| / 448 of each {_GROUP} of a row, 1 where that is 0; s",
         _per_token_group_quant_fp8,
         _X,
         out=(*_FP8, "M groups: float32"),
@@ -229,7 +229,7 @@ TASKS = (
     ),
     _quantise(
         "dynamic_scaled_int8_quant",
-        "out = round(x / s), ties to even, s = max |x[m]| / 127; s",
+        "out = round(x / s), ties to even, s = max |x[m]| / 127, 1 where that is 0; s",
         _dynamic_scaled_int8_quant,
         _X,
         out=_INT8_SCALE,
@@ -237,8 +237,8 @@ TASKS = (
     ),
     _quantise(
         "dynamic_scaled_int8_quant_azp",
-        "out = round(x / s) + z, s = (max - min of x[m]) / 255, z = round(-128 - min / s), both within [-128, 127]; "
-        "s, z",
+        "out = round(x / s) + z, s = (max - min of x[m]) / 255, 1 where that is 0, z = round(-128 - min / s), both "
+        "within [-128, 127]; s, z",
         _dynamic_scaled_int8_quant_azp,
         _X,
         dims=(size("M"), size("N", low=128)),
@@ -251,7 +251,7 @@ TASKS = (
     ),
     _quantise(
         "per_token_group_quant_int8",
-        f"out = round(x / s), ties to even, s = max |x| / 127 of each {_GROUP} of a row; s",
+        f"out = round(x / s), ties to even, s = max |x| / 127 of each {_GROUP} of a row, 1 where that is 0; s",
         _per_token_group_quant_int8,
         _X,
         out=(*_INT8, "M groups: float32"),
@@ -269,7 +269,7 @@ TASKS = (
     ),
     _quantise(
         "rms_norm_dynamic_per_token_quant",
-        "out = y / s in e4m3fn, y = rms_norm(x) * weight, s = max |y[m]| / 448; s",
+        "out = y / s in e4m3fn, y = rms_norm(x) * weight, s = max |y[m]| / 448, 1 where that is 0; s",
         _rms_norm_dynamic_per_token_quant,
         *_NORMED,
         out=_WITH_SCALE,
@@ -277,7 +277,7 @@ TASKS = (
     ),
     _quantise(
         "rms_norm_dynamic_per_token_int8_quant",
-        "out = round(y / s), y = rms_norm(x) * weight, s = max |y[m]| / 127; s",
+        "out = round(y / s), y = rms_norm(x) * weight, s = max |y[m]| / 127, 1 where that is 0; s",
         _rms_norm_dynamic_per_token_int8_quant,
         *_NORMED,
         out=_INT8_SCALE,
@@ -285,7 +285,8 @@ TASKS = (
     ),
     _quantise(
         "add_rms_norm_dynamic_per_token_quant",
-        "out = y / s in e4m3fn, y = rms_norm(x + residual) * weight, s = max |y[m]| / 448; s; x + residual",
+        "out = y / s in e4m3fn, y = rms_norm(x + residual) * weight, s = max |y[m]| / 448, 1 where that is 0; s; "
+        "x + residual",
         _add_rms_norm_dynamic_per_token_quant,
         _X,
         data("residual", "M N"),
@@ -295,7 +296,8 @@ TASKS = (
     ),
     _quantise(
         "rms_norm_per_block_quant",
-        f"out = y / s in e4m3fn, y = rms_norm(x) * weight, s = max |y| / 448 of each {_GROUP} of a row; s",
+        f"out = y / s in e4m3fn, y = rms_norm(x) * weight, s = max |y| / 448 of each {_GROUP} of a row, 1 where "
+        "that is 0; s",
         _rms_norm_per_block_quant,
         *_NORMED,
         out=(*_FP8, "M groups: float32"),
@@ -313,7 +315,7 @@ TASKS = (
     ),
     _quantise(
         "silu_and_mul_per_token_quant",
-        "out = y / s in e4m3fn, y = silu(x[m, n]) * x[m, N + n], s = max |y[m]| / 448; s",
+        "out = y / s in e4m3fn, y = silu(x[m, n]) * x[m, N + n], s = max |y[m]| / 448, 1 where that is 0; s",
         _silu_and_mul_per_token_quant,
         data("x", "M both"),
         out=_WITH_SCALE,
