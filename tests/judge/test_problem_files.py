@@ -246,3 +246,17 @@ def test_who_computes_wider_than_a_file_that_casts_to_a_half_type_is_right(judge
         verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
         assert verdict.verdict == right, (written, verdict.message)
         assert right == "passed" or verdict.reason == "wrong_output"
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("return torch.log(-x.abs() - 1)", "its outputs are nothing but NaN"),
+        ("return x[:0] * 2", "its outputs have no elements"),
+        ("return torch.arange(4.0)", "its outputs do not depend on its inputs"),
+    ],
+)
+def test_void_problems_say_why(judge, tmp_path, reference, message):
+    with pytest.raises(NotJudgedError, match=message) as raised:
+        judged(judge, tmp_path, "return x", "contiguous", reference)
+    assert raised.value.reason == "void"

@@ -200,3 +200,70 @@ def test_a_type_that_numpy_fixes_has_no_oracle(tmp_path):
     made = problem(write(tmp_path, "return torch.from_numpy(x.numpy().astype('float32'))"))
     with pytest.raises(UsageError, match=r"output 0 is torch\.float32 though Model was run in fp64.*NumPy"):
         made.oracle(made.inputs(1), {})
+
+
+# -- What is said of files that cannot be judged ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ("return [torch.eye(8).to_sparse()]", r"argument 0 is sparse \(torch\.sparse_coo\).*indices and values"),
+        ("return [torch.eye(8).to_sparse_csr()]", r"argument 0 is sparse \(torch\.sparse_csr\)"),
+        ("return [torch.randn(3, device='meta')]", "argument 0 is on the device meta"),
+        ("return torch.randn(3)", r"must give a list of arguments, .* write 'return \[x\]'"),
+        ("return {'x': torch.randn(3)}", r"write 'return list\(.*values\(\)\)'"),
+        ("torch.randn(3)", r"got a NoneType \(None\); it has no return statement"),
+        ("return [torch.randint(3, (3,)).to(torch.uint16)]", r"argument 0 is torch\.uint16, .* types are "),
+        ("raise KeyboardInterrupt", r"line 11: get_inputs\(\) raised KeyboardInterrupt$"),
+        (
+            "return [torch.zeros(3).sum().backward()]",
+            "does not require grad.*inputs and weights come without gradients",
+        ),
+    ],
+)
+def test_inputs_that_are_not_judged_are_told_with_what_to_do(tmp_path, inputs, message):
+    with pytest.raises(UsageError, match=message):
+        problem(write(tmp_path, inputs=inputs)).inputs(1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("inputs", ["return [torch.randn(3, device='cuda')]", "return [torch.randn(3).cuda()]"])
+def test_a_file_that_asks_for_cuda_is_told_to_leave_that_out(tmp_path, inputs):
+    with pytest.raises(UsageError, match=r"there is no CUDA device here\. Leave device='cuda' and \.cuda\(\) out"):
+        problem(write(tmp_path, inputs=inputs)).inputs(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [("None", r"write 'return \[\]'"), ("{'a': 3}", r"write 'return \[\[\], \{\.\.\.\}\]' for keywords")],
+)
+def test_arguments_that_are_no_list_are_told_with_what_to_write(tmp_path, given, message):
+    with pytest.raises(UsageError, match=message):
+        read(write(tmp_path, given=given))
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_a_file_beside_the_problem_is_no_package_to_install(tmp_path, package):
+    beside = tmp_path / ("helpers_of_it" if package else "helpers_of_it.py")
+    (beside.mkdir if package else beside.touch)()
+    with pytest.raises(UsageError, match=r"read alone, without .*helpers_of_it.*copy what it needs") as raised:
+        read(write(tmp_path, top="from helpers_of_it.parts import thing"))
+    assert "pip install" not in str(raised.value)
+    with pytest.raises(UsageError, match="a problem file is read alone"):
+        read(write(tmp_path, top="from .other import thing"))
+
+
+def test_ctrl_c_is_no_error_of_the_file(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        problem(write(tmp_path, inputs="import signal\nsignal.raise_signal(signal.SIGINT)\nreturn []")).inputs(1)
+
+
+@pytest.mark.parametrize(("init", "said"), [("self.register_buffer('b', torch.ones(8))", False),
+                                            ("self.w = torch.nn.Parameter(torch.ones(8))", True)])  # fmt: skip
+def test_a_file_without_parameters_has_no_trained_inputs(tmp_path, init, said):
+    task = read(write(tmp_path, f"return torch.log(x) * self.{'w' if said else 'b'}",
+                      "return [torch.rand(6, 8) + 1]", init=init))  # fmt: skip
+    found = " ".join(finding.message for finding in task.findings)
+    assert "not judged on" in found and "trained" not in found
+    assert ("trained" in task.distributions) == said

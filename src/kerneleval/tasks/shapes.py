@@ -29,6 +29,10 @@ from kerneleval.records import (
 from kerneleval.tasks.real_shapes import real_shapes
 from kerneleval.tasks.sampling import draw, exists, thin
 
+_SMALLER = (
+    "; --shapes sweep judges smaller sizes where they are whole numbers at the top of the file or in get_inputs()"
+)
+
 EDGE = "edge"
 """Shape category of the smallest, the thin and the empty cases."""
 
@@ -332,7 +336,7 @@ class _Planner:
             more = ""
             if self.task.module:
                 swept = self.protocol.shapes == "sweep"
-                more = ", and so do all other sizes found" if swept else "; --shapes sweep judges smaller sizes of it"
+                more = ", and so do all other sizes found" if swept else _SMALLER
             raise UsageError(
                 f"task {self.task.name}{at} in {self.dtype}, {self.direction}, takes {_mib(self._need(dims))} of "
                 f"tensors; the budget of one case is {_mib(self.budget.memory_bytes)}{more}"

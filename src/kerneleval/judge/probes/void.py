@@ -38,9 +38,8 @@ def void(bound: BoundCase) -> list[Finding]:
     found = _KNOWN[key]
     if not found:
         raise NotJudgedError(
-            f"{bound.problem.file.path} is a void task at {case.key}: its outputs do not depend on its inputs, so "
-            "whatever a candidate does with them is right. Give it inputs, weights or sizes at which the outputs "
-            "change, or leave it out of the suite",
+            f"{bound.problem.file.path} is a void task at {case.key}: {_why(bound)}. Give it inputs, weights or sizes "
+            "at which the outputs change, or leave it out of the suite",
             reason="void",
         )
     findings = _unjudged(bound.problem.changes)
@@ -71,7 +70,24 @@ def _depends(bound: BoundCase, distribution: str) -> bool:
         first = first or outputs
         if any(depends(one, other, least) for one, other in zip(first, outputs, strict=True)):
             return True
-    return not varied  # nothing but integers and flags that the file never varies: nothing is known of them
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    empty = not _elements(outputs) or bool(tensors and not _elements(tensors))
+    return not varied and not empty  # nothing but integers that the file never varies: nothing is known of them
+
+
+def _elements(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(t.numel() for t in tensors)
+
+
+def _why(bound: BoundCase) -> str:
+    """Why nothing can be learned from the outputs."""
+    args = bound.problem.inputs(_SEEDS[0])
+    outputs = bound.problem.oracle(args, bound.weights or {})
+    if not _elements(outputs):
+        return "its outputs have no elements, so every candidate is right"
+    if all(bool(out.isnan().all()) for out in outputs):
+        return "its outputs are nothing but NaN, so its inputs are none that Model is defined for"
+    return "its outputs do not depend on its inputs, so whatever a candidate does with them is right"
 
 
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:

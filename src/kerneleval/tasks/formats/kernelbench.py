@@ -116,7 +116,7 @@ def _findings(surveys: Surveys, others: Sequence[str], *, swept: bool) -> tuple[
 
 def _weighted(surveys: Surveys) -> bool:
     try:
-        return bool(surveys.at({}).weights)
+        return surveys.at({}).trainable
     except UsageError:
         return False
 

@@ -234,15 +234,44 @@ def problem_error(path: Path, doing: str) -> Iterator[None]:
         yield
     except UsageError:
         raise
-    except (Exception, SystemExit) as error:
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f.lineno for f in frames if f.filename == str(path)]
+        if isinstance(error, KeyboardInterrupt) and not _raises(path, frames[-1]):
+            raise  # Ctrl-C
         where = f"{path}, line {lines[-1]}" if lines else str(path)
         text = str(error).strip().split("\n")[0][:500]
         if isinstance(error, torch.OutOfMemoryError):
             raise InfrastructureError(f"{where}: too little device memory for {doing}: {text}") from error
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            text += f"; install the package that has it (pip install {error.name.partition('.')[0]})"
-        raise UsageError(f"{where}: {doing} raised {type(error).__name__}: {text}") from error
+        said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        raise UsageError(f"{where}: {doing} raised {said}{_hint(path, error)}") from error
+
+
+def _raises(path: Path, frame: traceback.FrameSummary) -> bool:
+    """Whether a statement of the file raised, rather than that something came from outside while it ran."""
+    return frame.filename == str(path) and (frame.line or "").lstrip().startswith("raise")
+
+
+def _hint(path: Path, error: BaseException) -> str:
+    """What to do about an error that the file raised; empty: its message says it."""
+    text = str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        name = error.name.partition(".")[0]
+        beside = next((f / name for f in path.absolute().parents[:3] if (f / name).is_dir()), None)
+        beside = next((f / f"{name}.py" for f in path.absolute().parents[:3] if (f / f"{name}.py").exists()), beside)
+        if beside is not None:
+            return f"; a problem file is read alone, without {beside}: copy what it needs from there into it"
+        return f"; install the package that has it (pip install {name})"
+    if isinstance(error, ImportError) and "relative import" in text:
+        return "; a problem file is read alone: copy what it needs from other files into it"
+    if "cuda" in text.lower() and not torch.cuda.is_available():
+        return (
+            "; there is no CUDA device here. Leave device='cuda' and .cuda() out: inputs and weights come out on the "
+            "device that is judged, and forward has x.device"
+        )
+    if "does not require grad" in text:
+        return "; inputs and weights come without gradients: call x.requires_grad_() on a copy in forward"
+    return ""
 
 
 _ONE = threading.RLock()

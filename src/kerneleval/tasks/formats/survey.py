@@ -49,6 +49,8 @@ class Survey:
     """What ``get_inputs`` gives, in order, under the names of ``Model.forward``."""
     outputs: tuple[TensorSpec, ...]
     weights: tuple[TensorSpec, ...]
+    trainable: bool
+    """Whether any of the weights is a parameter."""
     flops: int
     """Floating-point operations of the matrix products, convolutions and attentions as written (a multiply-add counts
     as two); 0: there are none, and nothing is known. A candidate may do with fewer: the other half of a triangular
@@ -110,6 +112,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         arguments=_arguments(namespace, args, form),
         outputs=tuple(_spec(f"out{i}", t, "output") for i, t in enumerate(flatten(result))),
         weights=tuple(_spec(name, t, "weight") for name, t in model.state_dict().items()),
+        trainable=next(model.parameters(), None) is not None,
         flops=recorder.flops,
         terms=recorder.terms,
         operators=frozenset(recorder.operators),
@@ -130,7 +133,7 @@ def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> tuple
     with file.running("get_init_inputs()", seed):
         given = namespace.get_init_inputs()
     if not isinstance(given, (list, tuple)):
-        raise UsageError(f"{file.path}: get_init_inputs() must give a list of arguments, got {_short(given)}")
+        raise UsageError(_no_list(file, "get_init_inputs()", given, "[]"))
     arguments, keywords = _positional(file, namespace, given)
     places: list[int | str] = [*range(len(arguments)), *keywords]
     for place, value in zip(places, (*arguments, *keywords.values()), strict=True):
@@ -217,19 +220,38 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
     with file.running("get_inputs()", seed, device), torch.no_grad():
         given = namespace.get_inputs()
     if not isinstance(given, (list, tuple)):
-        raise UsageError(f"{file.path}: get_inputs() must give a list of arguments, got {_short(given)}")
+        raise UsageError(_no_list(file, "get_inputs()", given, "[x]"))
     try:
         values, form = flat(given, lambda value: isinstance(value, torch.Tensor))
     except UsageError as error:
         raise UsageError(f"{file.path}: get_inputs() gives {error}") from error
-    placed = [v.detach().to(device) if isinstance(v, torch.Tensor) else v for v in values]
-    for index, value in enumerate(placed):
-        if isinstance(value, torch.Tensor):
-            if str(value.dtype)[6:] not in DTYPES:
-                raise UsageError(f"{file.path}: get_inputs() argument {index} is {value.dtype}, which is not judged")
-        else:
+    for index, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
             _check_plain(file, index, value, "get_inputs()")
-    return placed, form
+        elif what := _unjudged(value, device):
+            raise UsageError(f"{file.path}: get_inputs() argument {index} is {what}")
+    return [v.detach().to(device) if isinstance(v, torch.Tensor) else v for v in values], form
+
+
+def _no_list(file: ProblemFile, function: str, given: Any, example: str) -> str:
+    """That a function gave no list, and what to write."""
+    hint = f"write 'return {example}'"
+    if given is None:
+        hint = f"it has no return statement, or one without a value: {hint}"
+    elif isinstance(given, Mapping):
+        hint = "write 'return [[], {...}]' for keywords" if "init" in function else "write 'return list(....values())'"
+    return f"{file.path}: {function} must give a list of arguments, got {_short(given)}; {hint}"
+
+
+def _unjudged(tensor: torch.Tensor, device: str) -> str:
+    """What is wrong with a tensor among the inputs; empty: nothing."""
+    if tensor.layout != torch.strided:
+        return f"sparse ({tensor.layout}), which is not judged: give its indices and values as tensors of their own"
+    if tensor.is_meta and device != "meta":
+        return "on the device meta, which holds no values: leave device='meta' out"
+    if str(tensor.dtype)[6:] not in DTYPES:
+        return f"{tensor.dtype}, which is not judged; types are {', '.join(DTYPES)}"
+    return ""
 
 
 def flatten(result: Any) -> list[torch.Tensor]:

@@ -277,7 +277,7 @@ def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
     dims = shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS)
     made = surveys.at(dims)
     if made.bytes > _TRIED_BYTES or made.flops > _TRIED_FLOPS:
-        return tuple(name for name in DISTRIBUTIONS if name != "trained" or made.weights)
+        return tuple(name for name in DISTRIBUTIONS if name != "trained" or made.trainable)
     problem = ModuleProblem(surveys.file, dims, "cpu")
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     found = [name for name in DISTRIBUTIONS if name != "trained" or problem.parameters]
