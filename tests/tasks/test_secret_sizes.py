@@ -68,7 +68,8 @@ def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
     for case in (*below, *near):
         less = [first.dims_map[dim] - size for dim, size in case.dims_map.items()]
         assert sum(map(bool, less)) == 1
-        assert 1 <= max(less) <= 7
+        beside = any(size % 64 in (1, 63) for size in case.dims_map.values())
+        assert 1 <= max(less) <= (64 if beside and case in below else 7)
     assert [next(dim for dim in ("M", "N") if c.dims_map[dim] < first.dims_map[dim]) for c in below] in (
         ["M", "N"],
         ["N", "M"],
