@@ -252,12 +252,12 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
 
 
 def _share_rows(x: torch.Tensor, y: torch.Tensor, generator: torch.Generator) -> None:
-    """Puts secret rows of x at secret places of y (next to last dim), one in four of them, at least one, in each item
-    of a batch alike.
+    """Puts secret rows of x at secret places of y (next to last dim), one in four of them, in each item of a batch
+    alike. Of fewer than four none: a gradient that is 0 everywhere would hide all else.
     """
     rows = y.shape[-2]
     if y.numel() and x.numel():
-        places = torch.randperm(rows, generator=generator, device=y.device)[: max(1, rows // 4)]
+        places = torch.randperm(rows, generator=generator, device=y.device)[: rows // 4]
         chosen = torch.randint(x.shape[-2], (len(places),), generator=generator, device=y.device)
         y[..., places, :] = x[..., chosen, :]
 
