@@ -5,19 +5,22 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
 import torch
 
+from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.redrawn import redrawn
 
 
-def write(folder: Path, forward: str, inputs: str, init: str = "pass") -> Path:
-    """A problem file; ``forward`` and ``inputs`` are bodies, ``inputs`` ends in a return."""
+def write(folder: Path, forward: str, inputs: str, init: str = "pass", takes: str = "x, *more") -> Path:
+    """A problem file; ``forward``, which ``takes`` these, and ``inputs`` are bodies."""
     parts = [
         "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F",
         "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()",
         textwrap.indent(init, " " * 8),
-        "    def forward(self, x, *more):",
+        f"    def forward(self, {takes}):",
         textwrap.indent(forward, " " * 8),
         "def get_inputs():",
         textwrap.indent(inputs, " " * 4),
@@ -64,3 +67,139 @@ def test_complex_weights_vary(tmp_path):
     assert 0.7 < float(one["spread"].abs().std() / before["spread"].abs().std()) < 1.4
     trained = problem.weights(1, "trained")
     assert float(trained["spread"].abs().std()) > 1.5 * float(one["spread"].abs().std())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Integers, flags and masks
+# --------------------------------------------------------------------------------------------------------------------
+
+INF = float("inf")
+
+
+def other(values: object, dtype: torch.dtype | None = None, seed: int = 1) -> torch.Tensor | None:
+    tensor = torch.as_tensor(values) if dtype is None else torch.as_tensor(values, dtype=dtype)
+    found = redrawn(tensor, torch.Generator().manual_seed(seed))
+    assert found is None or (found.shape == tensor.shape and found.dtype == tensor.dtype and found.is_contiguous())
+    return found
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.ones(30, 8, dtype=torch.bool),
+        torch.ones(8, 8).tril().bool(),
+        torch.full((8, 8), -INF).triu(1),
+        torch.full((2, 1, 8, 8), -1e9).triu(1),
+        torch.ones(6, 9, dtype=torch.long),
+        (torch.arange(9) < torch.tensor([[9], [4], [1]])).long(),
+        torch.ones(6, 9, 1, dtype=torch.bool),
+    ],
+)
+def test_a_redrawn_mask_has_other_places_and_no_row_loses_a_value(mask):
+    width = next(size for size in reversed(mask.shape) if size > 1)
+    values = set(mask.flatten().tolist()) | ({0, 1} if not mask.is_floating_point() else set())
+    for seed in range(20):
+        found = other(mask, seed=seed)
+        assert not torch.equal(found, mask)
+        assert set(found.flatten().tolist()) <= values
+        for row, was in zip(found.view(-1, width).tolist(), mask.reshape(-1, width).tolist(), strict=True):
+            assert set(was) <= set(row)
+
+
+def test_rows_of_one_hot_masks_stay_one_hot():
+    found = other(torch.eye(9, dtype=torch.long)[torch.arange(40) % 9])
+    assert bool((found.sum(-1) == 1).all()) and not torch.equal(found, torch.eye(9, dtype=torch.long)[:1])
+
+
+def test_a_redrawn_permutation_is_one():
+    assert sorted(other(torch.arange(12)).tolist()) == list(range(12))
+    positions = other(torch.arange(12).expand(3, 12).contiguous())
+    assert sorted(positions[0].tolist()) == list(range(12)) and torch.equal(positions[0], positions[2])
+    columns = torch.stack([torch.randperm(3) for _ in range(9)], 1)  # scatter along dim 0 writes each place once
+    assert bool((other(columns).sort(0).values == torch.arange(3)[:, None]).all())
+
+
+def test_what_is_sorted_stays_sorted_and_offsets_stay():
+    assert other([0, 16, 32, 48]) is None
+    assert other([0, 3, 3, 7, 9, 9]) is None
+    segments = torch.tensor([0] * 9 + [1] * 5 + [2])
+    found = other(segments)
+    assert bool((found.diff() >= 0).all()) and found.unique().tolist() == [0, 1, 2] and not torch.equal(found, segments)
+    assert other([7, 7, 7]) is None and other(torch.zeros(3, 4, dtype=torch.long)) is None
+
+
+def test_redrawn_integers_come_from_their_own_line():
+    labels = torch.randint(0, 50, (200,))
+    labels[::7] = -100
+    found = other(labels)
+    assert torch.equal(found < 0, labels < 0) and set(found.tolist()) <= set(labels.tolist())
+    assert found.max() == labels.max() and not torch.equal(found.sort().values, labels.sort().values)
+    edges = torch.stack([torch.randint(0, 90, (300,)), torch.randint(0, 5, (300,))], 1)
+    assert other(edges)[:, 1].max() < 5
+    padded = torch.tensor([-1, 4, 9, -1, 2, 8, 7, 0])  # places to write to, each once
+    assert sorted(other(padded).tolist()) == sorted(padded.tolist()) and other(padded)[[0, 3]].tolist() == [-1, -1]
+
+
+def test_labels_that_never_vary_are_redrawn(tmp_path):
+    inputs = "torch.manual_seed(3)\nreturn [torch.randn(64, 20), torch.randint(0, 20, (64,))]"
+    task = read(write(tmp_path, "return F.cross_entropy(x, *more)", inputs))
+    assert task.distributions[-1] == "redrawn" and not task.findings
+    problem = task.build({}, "cpu")
+    own, drawn = problem.inputs(1), problem.inputs(1, "redrawn")
+    assert torch.equal(own[0], drawn[0]) and not torch.equal(own[1], drawn[1])
+    assert torch.equal(drawn[1], problem.inputs(1, "redrawn")[1])
+    assert not torch.equal(drawn[1], problem.inputs(2, "redrawn")[1])
+    assert torch.equal(problem.inputs(1, "negative")[1], own[1])
+
+
+def test_what_the_file_does_not_take_stays_and_is_named(tmp_path):
+    forward = "assert bool((lengths.diff() <= 0).all())\nreturn x[:, order] * lengths[:, None]"
+    inputs = "return [torch.rand(4, 9), torch.tensor([9, 7, 7, 2]), torch.arange(9).flip(0)]"
+    task = read(write(tmp_path, forward, inputs, takes="x, lengths, order"))
+    problem = task.build({}, "cpu")
+    assert problem.kept == {1} and "redrawn" in task.distributions
+    drawn = problem.inputs(1, "redrawn")
+    assert drawn[1].tolist() == [9, 7, 7, 2] and drawn[2].tolist() != list(range(8, -1, -1))
+    (finding,) = task.findings
+    assert finding.level == "warn"
+    assert finding.message == "argument lengths is the same in every draw: a candidate may ignore it"
+
+
+def test_what_changes_no_output_is_not_redrawn(tmp_path):
+    task = read(write(tmp_path, "return x * 2", "return [torch.rand(4, 9), torch.arange(9), 3, None]"))
+    assert "redrawn" not in task.distributions
+    assert "arguments arg1, arg2 are the same in every draw" in task.findings[0].message
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tiny numbers, and rows that are alike
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_positive_factors_are_taken_where_the_file_takes_no_negative_numbers(tmp_path):
+    task = read(write(tmp_path, "return x / (more[0].sqrt() + 1e-8)", "return [torch.randn(9, 9), torch.rand(9, 9)]"))
+    assert task.distributions == ("standard", "large_scale", "small_scale", "tiny_scale")
+    problem = task.build({}, "cpu")
+    own = problem.inputs(1)
+    for distribution, factor in (("small_scale", 1 / 16), ("tiny_scale", 2.0**-20)):
+        assert torch.equal(problem.inputs(1, distribution)[1], own[1] * factor)
+
+
+def test_tiny_numbers_are_for_epsilons(tmp_path):
+    """Elsewhere they would tell no more than that exp(x) - 1 is not expm1(x)."""
+    assert "tiny_scale" not in read(write(tmp_path, "return F.elu(x)", "return [torch.randn(9, 9)]")).distributions
+    for forward in ("F.layer_norm(x, (9,))", "x / (x.abs().sum() + 1e-6)", "F.normalize(x)"):
+        path = write(tmp_path, f"return {forward}", "return [torch.randn(9, 9)]")
+        assert "tiny_scale" in read(path).distributions
+
+
+def test_tiny_numbers_are_left_out_where_something_is_chosen(tmp_path):
+    task = read(write(tmp_path, "return (x / (1e-6 + x.norm())).topk(2).values", "return [torch.randn(9, 9)]"))
+    assert "tiny_scale" not in task.distributions and "alike" in task.distributions
+    assert "alike" not in read(write(tmp_path, "return x.softmax(-1)", "return [torch.randn(9, 9)]")).distributions
+
+
+def test_rows_that_are_alike_go_to_one_place(tmp_path):
+    problem = made(tmp_path, "return x.topk(2).values", "return [torch.randn(4, 64, 8)]")
+    most = {name: problem.inputs(1, name)[0].argmax(-1).flatten().bincount().max() for name in ("standard", "alike")}
+    assert most["standard"] < 80 and most["alike"] > 200

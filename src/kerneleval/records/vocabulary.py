@@ -79,12 +79,16 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "far_mean",
     "long_memory",
     "binned",
+    "tiny_scale",
+    "alike",
+    "redrawn",
 )
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
-``negative`` is for tasks whose own inputs are not, as those of most problem files, and ``trained`` for modules:
-standard inputs under weights of other signs and sizes than those that they are made with. ``common`` is for operators
-that do not change where a number is added to all scores alike: data far from zero that differs little. The last four
-are :data:`ROW_DISTRIBUTIONS`."""
+``negative`` is for tasks whose own inputs are not, as those of most problem files. For problem files are also
+``trained``: standard inputs under weights of other signs and sizes than those that they are made with; ``tiny_scale``;
+``alike``: all rows near one of them; and ``redrawn``: other integers, flags and masks than the file always gives.
+``common`` is for operators that do not change where a number is added to all scores alike: data far from zero that
+differs little. ``ordered`` to ``binned`` are :data:`ROW_DISTRIBUTIONS`."""
 
 ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory", "binned")
 """Distributions that show in long rows, for the tasks that declare them: rows in order, clustered, of low contrast or

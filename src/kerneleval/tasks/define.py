@@ -44,8 +44,11 @@ FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 INTEGERS: tuple[str, ...] = ("int32", "int64", "int8", "uint8")
 """The types of operators on bits and whole numbers, the default first."""
 
-_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in ("negative", "trained", "common", *ROW_DISTRIBUTIONS))
-"""Those that every operator has: the first two of the others are for problem files, the rest for some tasks."""
+_OF_FILES = ("negative", "trained", "tiny_scale", "alike", "redrawn")
+"""Those of problem files alone."""
+
+_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in (*_OF_FILES, "common", *ROW_DISTRIBUTIONS))
+"""Those that every operator has."""
 
 _DISCRETE = ("standard", "constant", "zeros")
 """Those that mean something where no argument is a floating number."""

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Finding, Task, Tolerance, UsageError
-from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
+from kerneleval.records import Dim, Finding, Scalar, Task, Tolerance, UsageError
+from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import init_arguments
-from kerneleval.tasks.formats.sweep import Surveys, own_dims, safe_distributions, units, variants
+from kerneleval.tasks.formats.sweep import Safe, Surveys, own_dims, safe_distributions, units, variants
 
 _OUTLIER_RMS = 2.0
 """Where sizes differ within a tensor, convolutions that are stable in the norm alone are further off than the floor
@@ -52,10 +52,10 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     surveys = Surveys(file)
     given = ("given", own_dims(file, units(surveys)) if sweep else dict(file.sizes))
     case_dims = (given, *variants(surveys, suite_seed)) if sweep else (given,)
-    others = _others(surveys, sweep)
+    safe = _safe(surveys, sweep)
     level = _level(file.path)
     slug = re.sub(r"[^A-Za-z0-9_.+-]", "_", file.path.stem)
-    build = functools.partial(ModuleProblem, file)
+    build = functools.partial(ModuleProblem, file, unsigned=safe.unsigned, kept=safe.kept)
     return Task(
         name=f"kernelbench:{slug}@{file.hash[:8]}",
         category=category_of(file.path.stem, file.tree, level),
@@ -78,47 +78,63 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
             normwise=True,  # it may hold products and convolutions anywhere
             outlier_rms=_OUTLIER_RMS,
         ),
-        distributions=("standard", *others),
+        distributions=("standard", *safe.distributions),
         layouts=_LAYOUTS if sweep else _LAYOUTS[:1],
         no_backward="KernelBench problems are forward only",
         case_dims=case_dims,
-        findings=_findings(surveys, others, swept=sweep and len(case_dims) == 1),
+        findings=_findings(surveys, safe, case_dims, sweep),
         baseline_source=file.baseline_text,
         module=True,
         build=build,
     )
 
 
-def _others(surveys: Surveys, sweep: bool) -> tuple[str, ...]:
+def _safe(surveys: Surveys, sweep: bool) -> Safe:
     """Distributions beyond the file's own; none for a file that fails in miniature, unless sizes are to be swept."""
     try:
         return safe_distributions(surveys)
     except UsageError:
         if sweep:
             raise
-        return ()  # errors of the file are reported where its own sizes are judged
+        return Safe()  # errors of the file are reported where its own sizes are judged
 
 
-def _findings(surveys: Surveys, others: Sequence[str], *, swept: bool) -> tuple[Finding, ...]:
-    """What every verdict on the task must say: distributions that fell out; ``swept``: no other size was found."""
+def _findings(
+    surveys: Surveys, safe: Safe, case_dims: Sequence[tuple[str, Mapping[str, int]]], sweep: bool
+) -> tuple[Finding, ...]:
+    """What every verdict on the task must say: that no other size was found, distributions that fell out, and arguments
+    that a candidate may ignore.
+    """
     found = []
-    if swept:
+    if sweep and len(case_dims) == 1:
         text = (
             "no other sizes: the file has none that could be varied, so a candidate may be wrong at every other one. "
             "Write sizes as whole numbers at the top of the file or in get_inputs()"
         )
         found.append(Finding(check="shapes", level="warn", message=text))
-    if gone := [name for name in DISTRIBUTIONS if name not in others and (name != "trained" or _weighted(surveys))]:
-        text = f"not judged on {', '.join(gone)} inputs: the file itself raises there, or is not near fp64"
+    if safe.fell_out:
+        text = f"not judged on {', '.join(safe.fell_out)} inputs: the file itself raises there, or is not near fp64"
         found.append(Finding(check="reference", level="info", message=text))
+    if same := [*safe.same, *_plain(surveys, case_dims)]:
+        text = f"argument {same[0]} is the same in every draw: a candidate may ignore it"
+        if len(same) > 1:
+            text = f"arguments {', '.join(same)} are the same in every draw: a candidate may ignore them"
+        found.append(Finding(check="reference", level="warn", message=text))
     return tuple(found)
 
 
-def _weighted(surveys: Surveys) -> bool:
+def _plain(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
+    """Plain arguments that have one value in all cases, by name; floats get others, and None says nothing."""
     try:
-        return surveys.at({}).trainable
+        draws = [surveys.at(dims).arguments for _, dims in case_dims]
     except UsageError:
-        return False
+        return []
+    every = [[a for a in arguments if isinstance(a, Scalar)] for arguments in draws]
+    return [
+        one.name
+        for one, *others in zip(*every, strict=True)
+        if not isinstance(one.value, float | None) and all(other.value == one.value for other in others)
+    ]
 
 
 def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:

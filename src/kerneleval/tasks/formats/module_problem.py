@@ -10,7 +10,7 @@ import contextlib
 import copy
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
@@ -22,15 +22,26 @@ from torch.utils._pytree import tree_map_only
 
 from kerneleval.records import Form, NotJudgedError, UsageError, digest, nested
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
+from kerneleval.tasks.formats.redrawn import redrawn
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
 
-_SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
+_SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0, "tiny_scale": -(2.0**-20)}
 """Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
-taken off. Signs are turned because most problems draw from [0, 1), where a ReLU is the identity and no activation meets
-its lower end; these are above -8. One factor for a whole tensor keeps it symmetric, triangular or sparse."""
+taken off; beside the squares of the tiny ones an epsilon is all that counts. Signs are turned because most problems
+draw from [0, 1), where a ReLU is the identity and no activation meets its lower end; these are above -8. One factor for
+a whole tensor keeps it symmetric, triangular or sparse."""
 
-DISTRIBUTIONS = (*_SCALES, "outlier", "trained")
+_TINY_HALF = 2.0**-10
+"""The tiny factor in float16, whose numbers end at 6e-8."""
+
+SIGNED = ("small_scale", "tiny_scale")
+"""Those that have a positive factor where the file takes no negative numbers (roots, logarithms)."""
+
+DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "redrawn", "trained")
 """Distributions beyond the file's own."""
+
+_ALIKE = 1.0 / 16.0
+"""Under ``alike``, what is left of the rows' distance from one of them."""
 
 _OUTLIERS, _OUTLIER = 1e-3, 10.0
 """Under ``outlier``, this share of the elements is this many times as large."""
@@ -75,10 +86,18 @@ _SIZED = (
 class ModuleProblem:
     """A problem at given sizes on one device (``cpu``, ``cuda`` ...); integers of the file that ``dims`` leaves out
     stay as written. Raises UsageError: the file, its Model or its get_init_inputs() raises at these sizes; names the
-    line.
+    line. What ``unsigned`` and ``kept`` are, ``sweep.safe_distributions`` finds out.
     """
 
-    def __init__(self, file: ProblemFile, dims: Mapping[str, int], device: str) -> None:
+    def __init__(
+        self,
+        file: ProblemFile,
+        dims: Mapping[str, int],
+        device: str,
+        *,
+        unsigned: Iterable[str] = (),
+        kept: Iterable[int] = (),
+    ) -> None:
         self.file, self.device = file, device
         self._namespace = file.execute(dims)
         self.init_args, self.init_keywords = init_arguments(file, self._namespace, 0)
@@ -95,6 +114,10 @@ class ModuleProblem:
         """Sizes of the outputs, by those of the arguments."""
         self.changes: tuple[str, ...] = ()
         """What a call changes in ``Model``, by name: nothing that outputs depend on. Known after the first one."""
+        self.unsigned = frozenset(unsigned)
+        """Those of :data:`SIGNED` whose factor is positive."""
+        self.kept = frozenset(kept)
+        """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -107,11 +130,13 @@ class ModuleProblem:
         10 %, zeros staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale
         0.1. Integers and booleans are always left as they are.
 
-        The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. Under all of these but ``trained``, which is
-        about weights, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by a
-        factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements secret
-        signs, and makes a few large; what elements depend on one another stays as it is there. Raises UsageError:
-        get_inputs() raises, or an unknown distribution.
+        The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. ``redrawn`` is standard but for integers,
+        flags and masks that are the same under every seed: there are others in their place (``redrawn.py``).
+        ``trained`` is about weights. Under all others, floating tensors with more than a few distinct values (no
+        labels, no masks) are multiplied by a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows
+        sizes of their own and elements secret signs, and makes a few large, and ``alike`` brings all rows near one of
+        them; what elements depend on one another stays as it is there. Raises UsageError: get_inputs() raises, or an
+        unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
             raise UsageError(
@@ -119,23 +144,43 @@ class ModuleProblem:
             )
         traits = self.traits
         args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._draw(seed)]
+        if distribution == "redrawn":
+            generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
+            for index in sorted(traits.frozen - self.kept):
+                other = redrawn(args[index], generator)
+                args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
             if is_inexact(args[index]):
                 args[index] = _varied(args[index], generator)
-        if distribution not in ("standard", "trained"):
-            ends = itertools.cycle(torch.randperm(_LAST, generator=generator, device=self.device).tolist())
-            for index, value in enumerate(args):
-                if type(value) is float:
-                    # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
-                    part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
-                    args[index] = value * (0.8 + 0.15 * part)
-                elif is_float(value) and index not in traits.labels:
-                    if distribution in _SCALES:
-                        args[index] = value * _SCALES[distribution]
-                    elif index not in traits.structured:
-                        args[index] = _uneven(value, next(ends), generator)
+        if distribution not in ("standard", "trained", "redrawn"):
+            self._distort(args, distribution, generator)
         return args
+
+    def _distort(self, args: list[Any], distribution: str, generator: torch.Generator) -> None:
+        """Give floating arguments the distribution, in their list."""
+        traits = self.traits
+        ends = itertools.cycle(torch.randperm(_LAST, generator=generator, device=self.device).tolist())
+        for index, value in enumerate(args):
+            if type(value) is float:
+                # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
+                part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
+                args[index] = value * (0.8 + 0.15 * part)
+            elif is_float(value) and index not in traits.labels:
+                if distribution in _SCALES:
+                    args[index] = value * self._factor(distribution, value.dtype)
+                elif index in traits.structured:
+                    continue
+                elif distribution == "outlier":
+                    args[index] = _uneven(value, next(ends), generator)
+                else:
+                    args[index] = _near_one_row(value, generator)
+
+    def _factor(self, distribution: str, dtype: torch.dtype) -> float:
+        factor = _SCALES[distribution]
+        if distribution == "tiny_scale" and dtype == torch.float16:
+            factor = -_TINY_HALF
+        return abs(factor) if distribution in self.unsigned else factor
 
     @property
     def traits(self) -> InputTraits:
@@ -394,6 +439,15 @@ def _uneven(tensor: torch.Tensor, end: int, generator: torch.Generator) -> torch
         last = flat.numel() - 1 - end % flat.numel()
         flat[last] = _HEAVY * torch.linalg.vector_norm(flat) * _signs(flat[last], generator)
     return flat.view(tensor.shape)
+
+
+def _near_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """All rows near a secret one of them: where rows are sent to places by what they are, nearly all go to one."""
+    if tensor.dim() < 2 or not tensor.numel():
+        return tensor
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    place = torch.randint(len(rows), (), generator=generator, device=tensor.device)
+    return torch.lerp(rows[place].expand_as(rows), rows, _ALIKE).view(tensor.shape)
 
 
 def _signs(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

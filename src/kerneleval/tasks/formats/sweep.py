@@ -7,15 +7,17 @@ operator is, not how large. So do integers that ``Model`` reads directly, becaus
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from kerneleval.records import UsageError, digest
-from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
+from kerneleval.records import TensorSpec, UsageError, digest
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, same_bits
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.soundness import astray, depends, limit_of
 from kerneleval.tasks.formats.survey import Survey, survey
@@ -44,6 +46,9 @@ _MINIATURE_FLOPS = 200_000_000
 _TRIED_BYTES = 64 << 20
 _TRIED_FLOPS = 1_000_000_000
 """A miniature that takes more is not tried: where the file fixes its widths in the code of its layers."""
+
+_REDRAWN = (1, 2)
+"""Draws in which a file must take another argument than its own."""
 
 _DRAWS = 4
 """How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
@@ -266,8 +271,24 @@ def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:
     return dims
 
 
-def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
-    """Input distributions beyond the file's own at which the problem is still defined.
+@dataclass(frozen=True, kw_only=True)
+class Safe:
+    """How a problem's inputs and weights may be changed, so that it is still defined."""
+
+    distributions: tuple[str, ...] = ()
+    """Those beyond the file's own."""
+    fell_out: tuple[str, ...] = ()
+    """Others that the file might have had."""
+    unsigned: frozenset[str] = frozenset()
+    kept: frozenset[int] = frozenset()
+    """Both for :class:`ModuleProblem`."""
+    same: tuple[str, ...] = ()
+    """Tensor arguments that come out the same in every draw, by name: nothing else is known to be valid, or the file
+    takes nothing else, or gives the same outputs then."""
+
+
+def safe_distributions(surveys: Surveys) -> Safe:
+    """Distributions beyond the file's own at which the problem is still defined.
 
     A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
     finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here. Where no
@@ -276,13 +297,90 @@ def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
     """
     dims = shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS)
     made = surveys.at(dims)
+    offered = [name for name in DISTRIBUTIONS if _may_have(made, name)]
     if made.bytes > _TRIED_BYTES or made.flops > _TRIED_FLOPS:
-        return tuple(name for name in DISTRIBUTIONS if name != "trained" or made.trainable)
+        return Safe(distributions=tuple(name for name in offered if name != "redrawn"))
     problem = ModuleProblem(surveys.file, dims, "cpu")
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
-    found = [name for name in DISTRIBUTIONS if name != "trained" or problem.parameters]
-    weights = {name: problem.weights(1 if name == "trained" else 0, name) for name in found}
-    return tuple(name for name in found if _agrees(problem, weights[name], name))
+    same = _redraw(problem)
+    if problem.kept == problem.traits.frozen:
+        offered.remove("redrawn")
+    unsigned, found = set[str](), []
+    for name in offered:
+        weights = problem.weights(1 if name == "trained" else 0, name)
+        if _agrees(problem, weights, name):
+            found.append(name)
+        elif name in SIGNED:
+            problem.unsigned = frozenset({name})
+            if _agrees(problem, weights, name):
+                found.append(name)
+                unsigned.add(name)
+    return Safe(
+        distributions=tuple(found),
+        fell_out=tuple(name for name in offered if name not in found),
+        unsigned=frozenset(unsigned),
+        kept=problem.kept,
+        same=tuple(made.arguments[index].name for index in same),
+    )
+
+
+_CHOICES = frozenset(
+    ("topk", "sort", "argsort", "kthvalue", "argmax", "argmin", "nonzero", "bincount", "_unique2", "unique_dim",
+     "unique_consecutive", "index_add", "index_put", "scatter", "scatter_add", "scatter_reduce")
+)  # fmt: skip
+"""Operators that send rows to places by what they are: nearly all may go to one."""
+
+_STEPS = frozenset(("round", "floor", "ceil", "trunc", "sign", "bucketize", "searchsorted", "histc"))
+"""Others whose outputs jump. Tiny inputs, beside which rounding is large, decide nothing there."""
+
+_EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10"))
+"""Operators that an epsilon may stand before, beside norms. Elsewhere tiny inputs would tell no more than that
+``exp(x) - 1`` is no ``expm1(x)``."""
+
+
+def _may_have(made: Survey, distribution: str) -> bool:
+    """Whether a distribution may tell anything about a problem, by its inputs and the operators that it runs."""
+    operators = {name if name.startswith("_") else name.rstrip("_") for name in made.operators}
+    ranks = [len(a.shape) for a in made.arguments if isinstance(a, TensorSpec) and a.role == "data"]
+    if distribution == "tiny_scale":
+        epsilon = bool(operators & _EPSILONS) or any("norm" in name for name in operators)
+        return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
+    if distribution == "alike":
+        return max(ranks, default=0) > 1 and bool(operators & _CHOICES)
+    return distribution != "trained" or made.trainable
+
+
+def _redraw(problem: ModuleProblem) -> list[int]:
+    """Have ``problem.kept`` hold every argument that ``redrawn`` is to leave alone; the positions of those that come
+    out the same in every draw then.
+    """
+    frozen, weights = problem.traits.frozen, problem.weights(0)
+    plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
+
+    @functools.cache
+    def own(seed: int) -> tuple[torch.Tensor, ...]:
+        return problem.oracle(plain[seed], weights)
+
+    def takes(index: int, seed: int) -> bool:
+        """Whether the file takes another such argument, and gives other outputs of the same form for it."""
+        args = problem.inputs(seed, "redrawn")
+        if same_bits(args[index], plain[seed][index]) or not _agrees_on(problem, args, weights):
+            return False
+        native, exact = problem.reference(args, weights), problem.oracle(args, weights)
+        if [out.shape for out in exact] != [out.shape for out in own(seed)]:
+            return False
+        whole = [(a, b) for a, b in zip(native, exact, strict=True) if not a.is_floating_point() and not a.is_complex()]
+        changed = any(depends(a, b) for a, b in zip(own(seed), exact, strict=True))
+        return changed and all(torch.equal(a, b) for a, b in whole)
+
+    found = set()
+    for index in sorted(frozen):
+        problem.kept = frozen - {index}
+        if all(takes(index, seed) for seed in _REDRAWN):
+            found.add(index)
+    problem.kept = frozen - found
+    first, last = (plain[seed] for seed in _REDRAWN)
+    return sorted(index for index in problem.kept if same_bits(first[index], last[index]))
 
 
 def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:

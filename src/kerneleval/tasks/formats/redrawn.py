@@ -1,0 +1,116 @@
+"""Other integers, flags and masks in place of those that a problem file gives alike under every seed.
+
+What they mean is not known, so what makes them valid is kept: values come from the same line of the tensor (its longest
+dim), a permutation stays one, what is sorted stays sorted, and no value disappears from a row of a mask.
+"""
+
+from __future__ import annotations
+
+import torch
+
+_PIECE = 1 << 24
+"""Elements of a mask drawn together."""
+
+_MIXED = 0.5
+"""Part of the elements that are drawn anew, beyond another order."""
+
+_CLOSED = -1000.0
+"""Numbers below this, added to scores, leave nothing of them."""
+
+
+def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """Another tensor that is as valid; None: none is known (single elements, all of them equal, offsets).
+
+    Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values of which some are
+    0 and others below -1000. Integers that are all different change places, and so do runs of consecutive ones
+    (positions). Sorted numbers of segments stay sorted, each in use; other sorted integers may be offsets, and stay.
+    All others are drawn from those of their line; where one number is negative, it marks what counts for nothing, and
+    stays where it is.
+    """
+    if tensor.numel() < 2 or tensor.is_complex():
+        return None
+    if tensor.dtype == torch.bool:
+        return _mask(tensor, torch.tensor([False, True], device=tensor.device), generator)
+    low, high = (float(end) for end in tensor.aminmax())
+    if tensor.is_floating_point():
+        values = tensor.unique()
+        closing = 2 <= len(values) <= 16 and low < _CLOSED and high == 0
+        return _mask(tensor, values, generator) if closing else None
+    if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
+        return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)
+    if low == high:
+        return None
+    longest = max(range(tensor.dim()), key=lambda dim: tensor.shape[dim])
+    lines = tensor.movedim(longest, -1)
+    steps = lines[..., 1:].long() - lines[..., :-1].long()
+    if bool((steps >= 0).all()) and not bool((steps == 1).all()):
+        drawn = _segments(lines.reshape(-1), generator) if lines.shape[-1] == lines.numel() else None
+        return None if drawn is None else drawn.view(tensor.shape)
+    if any(_different(tensor, dim) for dim, size in enumerate(tensor.shape) if size > 1):
+        return tensor.index_select(longest, _order(tensor.shape[longest], generator))
+    return _of_lines(lines, generator).movedim(-1, longest).contiguous()
+
+
+def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each row in another order, and a part of it drawn anew, though not where every row has as many of each value, as
+    in one-hot rows. At least one place of each value that a row has stays.
+    """
+    width = next(size for size in reversed(tensor.shape) if size > 1)
+    table = tensor.reshape(-1, width)
+    counts = torch.stack([(table == value).sum(-1) for value in values])
+    even = len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < width
+    pieces = []
+    for rows in table.split(max(1, _PIECE // width)):
+        mixed = rows.gather(-1, _uniform(rows.shape, generator).argsort(-1))
+        free = _uniform(rows.shape, generator) < (0 if even else _MIXED)
+        for value in values:
+            here = mixed == value
+            free &= ~(here & (here.cumsum(-1) == 1))
+        drawn = torch.randint(len(values), rows.shape, generator=generator, device=rows.device)
+        pieces.append(torch.where(free, values[drawn], mixed))
+    return torch.cat(pieces).view(tensor.shape)
+
+
+def _segments(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """Segments of other lengths; None: they are no numbers of segments, 0 to fewer than there are elements."""
+    numbers = sorted_.unique()
+    if len(numbers) == len(sorted_) or not torch.equal(numbers, torch.arange(len(numbers)).to(numbers)):
+        return None
+    more = torch.randint(len(numbers), (len(sorted_) - len(numbers),), generator=generator, device=sorted_.device)
+    return torch.cat([numbers, numbers[more]]).sort().values
+
+
+def _of_lines(lines: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each line in another order and, where numbers repeat, a part of it drawn anew from it. The extremes of the whole
+    stay in use, for something may have their size.
+    """
+    below = lines[lines < 0].unique()
+    closed = lines < 0 if len(below) == 1 else torch.zeros_like(lines, dtype=torch.bool)
+    order = (_uniform(lines.shape, generator) + closed).argsort(-1)  # what is not closed first
+    values, ordered = lines.gather(-1, order), lines.sort(-1).values
+    repeated = (ordered[..., 1:] == ordered[..., :-1]) & ~((ordered[..., 1:] < 0) & (len(below) == 1))
+    if bool(repeated.any()):
+        count = (~closed).sum(-1, keepdim=True)
+        picks = (_uniform(lines.shape, generator) * count).long()
+        ends = values.eq(lines[~closed].min()) | values.eq(lines.max())
+        free = (_uniform(lines.shape, generator) < _MIXED) & ~ends & (values.ge(0) if len(below) == 1 else True)
+        values = torch.where(free, values.gather(-1, picks), values)
+    places = closed.to(torch.int8).sort(dim=-1, stable=True).indices
+    return torch.empty_like(lines).scatter(-1, places, values)
+
+
+def _different(tensor: torch.Tensor, dim: int) -> bool:
+    """Whether along the dim no two elements are equal."""
+    ordered = tensor.sort(dim).values
+    length = tensor.shape[dim]
+    return bool((ordered.narrow(dim, 1, length - 1) != ordered.narrow(dim, 0, length - 1)).all())
+
+
+def _order(count: int, generator: torch.Generator) -> torch.Tensor:
+    """A secret order of so many places that is not theirs."""
+    order = torch.randperm(count, generator=generator, device=generator.device)
+    return order.roll(1) if torch.equal(order, torch.arange(count, device=order.device)) else order
+
+
+def _uniform(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32)
