@@ -190,3 +190,23 @@ def test_summaries_say_what_the_scale_of_a_row_of_zeros_is(name: str) -> None:
     scale = called(task.reference, drawn(task, case)[0])[1]
     assert (scale == 1).all()
     assert "1 where that is 0" in task.summary
+
+
+def cosine(x: Tensor, y: Tensor, *, each: bool) -> Tensor:
+    """The product of the norms is held against the epsilon, or each of them."""
+    one, other = x.norm(dim=-1), y.norm(dim=-1)
+    size = one.clamp(min=1e-8) * other.clamp(min=1e-8) if each else (one * other).clamp(min=1e-8)
+    return (x * y).sum(-1) / size
+
+
+def normalized(x: Tensor, *, each: bool) -> Tensor:
+    """The epsilon is added to the square, or the norm is held against it."""
+    size = x.norm(dim=-1, keepdim=True)
+    return x / (size.clamp(min=1e-12) if each else (size.square() + 1e-12).sqrt())
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("cosine_similarity", cosine), ("normalize", normalized)])
+def test_some_rows_are_as_small_as_the_epsilon(name: str, kernel: Kernel) -> None:
+    found = wrong(name, functools.partial(kernel, each=False), lambda _: True)
+    assert "small_scale" in {distribution for _, distribution in found}
+    assert not wrong(name, functools.partial(kernel, each=True), lambda _: True)

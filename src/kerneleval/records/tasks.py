@@ -251,6 +251,9 @@ class TensorSpec:
     extreme: bool = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
     by the same factors in all such arguments of one shape."""
+    epsilon: float = 0.0
+    """What the norm of a row (last dim) is held against: some rows of ``small_scale`` data come down to an eighth of
+    it, forward; not in float16, which has no such numbers. 0: none do."""
     along: tuple[int, ...] = ()
     """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
     edges: tuple[float, ...] = ()
@@ -312,6 +315,7 @@ class Arg:
     nonfinite: Nonfinite | Literal[""] = ""
     """Empty: what the operator has."""
     extreme: bool = False
+    epsilon: float = 0.0
     along: str = ""
     """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
     argument has any: the last dim of the first argument of role ``data``."""
@@ -358,6 +362,7 @@ class Arg:
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",
             extreme=self.extreme,
+            epsilon=self.epsilon,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             slow=self.slow,

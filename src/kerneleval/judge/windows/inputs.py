@@ -248,6 +248,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
         _meeting(specs, values, seed)
     if case.direction == "forward" and case.distribution in ("large_scale", "small_scale"):
         _extreme(specs, values, case.distribution, seed)
+        if case.distribution == "small_scale":
+            _tiny_rows(specs, values, seed)
     return values
 
 
@@ -558,6 +560,17 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
             value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
         elif value.dtype != torch.float16:
             value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
+
+
+def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """Half of the rows (last dim) of arguments with an ``epsilon`` have norms down to an eighth of it."""
+    for position, (spec, value) in enumerate(zip(specs, values, strict=True)):
+        if not isinstance(spec, TensorSpec) or not spec.epsilon or not value.numel() or value.dtype == torch.float16:
+            continue
+        generator = stream(seed, f"tiny rows {position}", str(value.device))
+        unit = torch.rand((*value.shape[:-1], 1), generator=generator, device=value.device, dtype=torch.float64)
+        least = min(1.0, spec.epsilon / (8 * SMALL_SCALE * spec.scale * math.sqrt(value.shape[-1])))
+        value.mul_(torch.exp((2 * unit - 1).clamp_(min=0).mul_(math.log(least))).to(value.dtype))
 
 
 def _most_exponent(dtype: torch.dtype, scale: float) -> int:

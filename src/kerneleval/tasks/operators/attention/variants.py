@@ -304,6 +304,7 @@ TASKS = (
         "out = softmax(q k^T * scale) v, with each query and key divided by its norm, 1e-6 at least",
         _cosine_attention,
         each=8,
+        epsilon=1e-6,
         scale=plain("scale", 12.0),
         relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),

@@ -224,6 +224,7 @@ TASKS = (
         folded="",
         least=_LEAST,
         relations=(_SYMMETRY, _SCALED),
+        epsilon=1e-8,
     ),
     _between(
         "normalized_cosine_similarity",
@@ -234,6 +235,7 @@ TASKS = (
         least=_LEAST,
         level=2,
         relations=(_SYMMETRY, _SCALED),
+        epsilon=1e-12,
     ),
     _between(
         "normalize_pairwise_distance",
@@ -246,6 +248,7 @@ TASKS = (
         level=2,
         relations=(_SCALED,),
         **_SHORT,
+        epsilon=1e-12,
     ),
     *(
         _between(
@@ -258,6 +261,7 @@ TASKS = (
             folded="",
             least=_LEAST,
             group="Normalization",
+            epsilon=1e-12,
             relations=(_SCALED,),
             **more,
         )
@@ -272,6 +276,7 @@ TASKS = (
         "out[m, n] = x[m] . y[n] / (max(|x[m]|, 1e-12) * max(|y[n]|, 1e-12))",
         _cosine_matrix,
         "2 * M * N * K + 3 * (M + N) * K",
+        epsilon=1e-12,
     ),
     _across(
         "contrastive_logits",
@@ -279,6 +284,7 @@ TASKS = (
         _contrastive_logits,
         "2 * M * N * K + 3 * (M + N) * K + M * N",
         plain("temperature", 0.0625),
+        epsilon=1e-12,
     ),
     _across(
         "info_nce_loss",
@@ -294,6 +300,7 @@ TASKS = (
             permutation("pair_permutation", {0: 0, 1: 0}, {0: 0}),
             permutation("contraction_order", {0: 1, 1: 1}, {}),
         ),
+        epsilon=1e-12,
     ),
     _across(
         "pairwise_distance_normalize",
@@ -302,6 +309,7 @@ TASKS = (
         "3 * M * N * K + 3 * (M + N) * K",
         dtypes=("float32", "float64"),
         without=("constant", "zeros"),
+        epsilon=1e-12,
     ),
     _across(
         "squared_distances",
