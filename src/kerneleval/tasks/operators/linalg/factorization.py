@@ -174,7 +174,7 @@ def _spectral_norm(a: Tensor) -> Any:
 
 
 TASKS = (
-    factored("det", "out[b] = det(I + a[b])", _det, (_ANY,), "B", 2 / 3),
+    factored("det", "out[b] = det(I + a[b]), whose rows may be in any order", _det, (_ANY,), "B", 2 / 3),
     factored(
         "slogdet",
         "out[b] = log |det(a[b])|",
@@ -185,8 +185,17 @@ TASKS = (
         without=("constant", "zeros", "outlier"),  # which may be singular
         layouts=_NO_EQUAL_ROWS,
     ),
-    factored("inv", "out[b] = (I + a[b]) ** -1", _inv, (_ANY,), "B N N", 2),
-    factored("solve", "out[b] = x such that (I + a[b]) @ x = b[b]", _solve, (_ANY, _B), "B N M", 2, "B N M", _SOLUTION),
+    factored("inv", "out[b] = (I + a[b]) ** -1, the rows of I + a[b] in any order", _inv, (_ANY,), "B N N", 2),
+    factored(
+        "solve",
+        "out[b] = x such that (I + a[b]) @ x = b[b], the rows of I + a[b] in any order",
+        _solve,
+        (_ANY, _B),
+        "B N M",
+        2,
+        "B N M",
+        _SOLUTION,
+    ),
     factored(
         "lu_solve",
         "out[b] = x such that l @ u @ x = b[b], l = a[b] below the diagonal and 1 on it, u = I + a[b] from it on",
@@ -232,7 +241,7 @@ TASKS = (
     ),
     factored(
         "lstsq",
-        "out[b] = the x for which (I + a[b]) @ x, of N + M rows, is nearest to b[b]",
+        "out[b] = the x for which (I + a[b]) @ x, of N + M rows in any order, is nearest to b[b]",
         _lstsq,
         (_ANY_TALL, data("b", "B height M")),
         "B N M",
@@ -243,7 +252,7 @@ TASKS = (
     ),
     factored(
         "pinv",
-        "out[b] = the pseudoinverse of I + a[b], of N + M rows and N columns",
+        "out[b] = the pseudoinverse of I + a[b], of N + M rows in any order and N columns",
         _pinv,
         (_ANY_TALL,),
         "B N height",
