@@ -582,13 +582,14 @@ def test_nested_outputs_come_flat_and_in_order_named_ones_by_name(tmp_path):
     made = problem(tmp_path, model('return {"b": (x, [x.sum(), 3]), "a": x.argmax(1), "n": None}'))
     args = made.inputs(1)
     outputs, exact = made.reference(args, {}), made.oracle(args, {})
-    assert [tuple(o.shape) for o in outputs] == [(6,), (6, 4), ()]
-    assert [o.dtype for o in exact] == [torch.int64, torch.float64, torch.float64]
+    assert [tuple(o.shape) for o in outputs] == [(6,), (6, 4), (), ()]
+    assert [o.dtype for o in exact] == [torch.int64, torch.float64, torch.float64, torch.int64]
+    assert made.output_form == {"dict": [["a", "tensor"], ["b", {"list": ["tensor", {"list": ["tensor", "number"]}]}]]}
 
 
 def test_no_tensor_comes_out(tmp_path):
-    with pytest.raises(UsageError, match="returns no tensor but a float"):
-        problem(tmp_path, model("return float(x.sum())")).reference([torch.rand(6, 4)], {})
+    with pytest.raises(UsageError, match="returns no tensor but a str"):
+        problem(tmp_path, model("return str(x.sum())")).reference([torch.rand(6, 4)], {})
 
 
 @pytest.mark.parametrize(

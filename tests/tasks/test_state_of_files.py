@@ -75,6 +75,12 @@ def test_outputs_that_depend_on_earlier_calls_are_refused(tmp_path, init, forwar
     [
         ("self.norm = nn.BatchNorm1d(8)", "return self.norm(x)", "norm.running_mean"),
         ("self.calls = 0", "self.calls += 1\nreturn x * 2", "calls"),
+        ("pass", "self.register_buffer('late', x[:1])\nself.w = nn.Parameter(x[:2])\nreturn x * 2", "late"),
+        (
+            "self.register_buffer('seen', torch.zeros(1))",
+            "self.seen = torch.cat([self.seen, x[:1, 0]])\nreturn -x",
+            "seen",
+        ),
         ("self.table = None", "self.table = torch.arange(8.0)\nreturn x * self.table", "table"),
         ("self.norm = nn.BatchNorm1d(8).eval()", "return self.norm(x)", ""),
         ("self.lin = nn.utils.spectral_norm(nn.Linear(8, 8)).eval()", "return self.lin(x)", "lin.weight"),

@@ -1,6 +1,7 @@
-"""Arguments that hold tensors in tuples, lists and dicts: as a flat list and a form, and back.
+"""What holds tensors in tuples, lists and dicts: as a flat list and a form. Arguments are put together again.
 
-The judge draws, reveals and changes single tensors. What calls a module puts them together again.
+The judge draws, reveals and changes single tensors. What calls a module makes arguments of them, and takes apart what
+it returns.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from kerneleval.records.errors import UsageError
 
-__all__ = ["Form", "flat", "names_of", "nested"]
+__all__ = ["Form", "OutputForm", "described", "flat", "names_of", "nested", "opened"]
 
 Form = Sequence[Any]
 """Of each argument: the position of its value, or ``{"tuple": forms}``, ``{"list": forms}``, ``{"dict": name -> form}``
@@ -77,3 +78,54 @@ def names_of(form: Form | None, names: Sequence[str]) -> list[str]:
     return (
         list(names) if form is None else [made for one, name in zip(form, names, strict=True) for made in of(one, name)]
     )
+
+
+OutputForm = Any
+"""Of what a module returns: ``"tensor"``, ``"number"``, ``{"list": forms}`` of tuples and lists, ``{"dict": [[name,
+form], ...]}``; what holds neither tensors nor numbers is left out, and None is nothing; plain data."""
+
+
+def opened(result: Any, is_tensor: Callable[[type], bool]) -> tuple[list[Any], OutputForm]:
+    """The tensors and numbers in nested tuples, lists and dicts, in order, what has names by name; and their form.
+
+    Read by the built-in types' own methods, and distinguished by the real type: what a subclass, or an object that says
+    it is of another class, would compute when it is read is never computed.
+    """
+    kind = type(result)
+    if is_tensor(kind):
+        return [result], "tensor"
+    if issubclass(kind, dict):
+        names = list(dict.keys(result))
+        if all(type(name) is str for name in names):
+            names.sort()
+        values = [opened(dict.__getitem__(result, name), is_tensor) for name in names]
+        named = [
+            [name if type(name) in (str, int) else "", form]
+            for name, (_, form) in zip(names, values, strict=True)
+            if form is not None
+        ]
+        return [leaf for leaves, _ in values for leaf in leaves], {"dict": named} if named else None
+    if issubclass(kind, (tuple, list)):
+        parts = tuple.__iter__(result) if issubclass(kind, tuple) else list.__iter__(result)
+        values = [opened(part, is_tensor) for part in parts]
+        forms = [form for _, form in values if form is not None]
+        return [leaf for leaves, _ in values for leaf in leaves], {"list": forms} if forms else None
+    if kind.__module__ == "numpy" and kind.__name__ != "ndarray":  # its scalars
+        result = result.item()
+        kind = type(result)
+    for builtin in (bool, int, float):
+        if issubclass(kind, builtin):
+            return [builtin.__pos__(result) if builtin is not bool else result], "number"
+    return [], None
+
+
+def described(form: OutputForm) -> str:
+    """A form in words."""
+    if form is None:
+        return "no tensor"
+    if isinstance(form, str):
+        return form
+    ((kind, parts),) = form.items()
+    if kind == "dict":
+        return "{" + ", ".join(f"{name!r}: {described(one)}" for name, one in parts) + "}"
+    return "(" + ", ".join(map(described, parts)) + ("," if len(parts) == 1 else "") + ")"

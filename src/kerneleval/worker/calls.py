@@ -14,6 +14,7 @@ from typing import Any
 
 from kerneleval.devices.common.call_graph import CallGraph
 from kerneleval.languages import Loaded
+from kerneleval.records import OutputForm, described, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class PreparedCall:
     """Whose gradients are taken first, where several forward calls come before them."""
     given: list[Any]
     """Where the arguments lay, and in which form, before the candidate had them."""
+    form: OutputForm
+    """What must come out (``records/nested.py``); None: anything that holds the outputs in order."""
+    shared: list[int]
+    """Positions of the outputs that may come in the memory of an input."""
 
     def changed(self) -> dict[str, str] | None:
         """What is wrong with an argument that is no longer the tensor that was given, whatever its old memory holds:
@@ -74,12 +79,19 @@ class Calling:
         if direction == "interleaved":
             return self.interleaved(calls)
         one = self.one(direction)
-        return [written(one(call)) for call in calls]
+        return [self._outputs(one, call) for call in calls]
+
+    def _outputs(self, one: Callable[[PreparedCall], Any], call: PreparedCall) -> list[Any]:
+        outputs = written(one(call), call.form)
+        for position in call.shared:
+            if position < len(outputs) and self._is_revealed(outputs[position]):
+                outputs[position] = outputs[position].clone()  # before the judge destroys the input
+        return outputs
 
     def recorded(self, graph: CallGraph, direction: str, calls: Sequence[PreparedCall]) -> list[list[Any]]:
         """The outputs of each call, recorded and not run."""
         one = self.one(direction)
-        return graph.record(partial(_written_of, one, call) for call in calls)
+        return graph.record(partial(self._outputs, one, call) for call in calls)
 
     def recorded_gradients(
         self, forward: CallGraph, graph: CallGraph, calls: Sequence[PreparedCall]
@@ -212,13 +224,40 @@ def flatten(result: Any) -> list[Any]:
     return [] if result is None or issubclass(kind, (bool, int, float, str)) else [result]
 
 
-def written(result: Any) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class Misformed:
+    """What a call returned is of another form than wanted: it stands for all its outputs."""
+
+    got: OutputForm
+    want: OutputForm
+    count: bool
+    """Whether the numbers of outputs differ too."""
+
+
+def outputs_of(result: Any, form: OutputForm) -> list[Any]:
+    """The outputs of a call, or one :class:`Misformed`; without a form, what :func:`flatten` finds."""
+    import torch
+
+    if form is None:
+        return flatten(result)
+    leaves, found = opened(result, lambda kind: issubclass(kind, torch.Tensor))
+    return leaves if found == form else [Misformed(found, form, len(leaves) != _size(form))]
+
+
+def _size(form: OutputForm) -> int:
+    """How many outputs a form holds."""
+    if isinstance(form, str):
+        return 1
+    return sum(map(_size, form["list"] if "list" in form else (one for _, one in form["dict"])))
+
+
+def written(result: Any, form: OutputForm = None) -> list[Any]:
     """The outputs of a call, every element in a place of its own: a view that repeats elements (stride 0, or
     windows that overlap) is written out here, while the clock runs, and not by its reader.
     """
     import torch
 
-    outputs = flatten(result)
+    outputs = outputs_of(result, form)
     for position, output in enumerate(outputs):
         strided = type(output) is torch.Tensor and output.layout is torch.strided
         if strided and not output.is_contiguous() and _repeats(output):
@@ -241,13 +280,26 @@ def _repeats(tensor: Any) -> bool:
     return False
 
 
+_NUMBERS = {bool: ("bool",), int: ("int64", "float32"), float: ("float32",)}
+"""What a number that a call returns may stand for."""
+
+
 def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
     """What is wrong with the form of a call's outputs: ``what``, ``got``, ``want``; None: nothing."""
     import torch
 
+    if outputs and type(outputs[0]) is Misformed:
+        of = outputs[0]
+        got, want = f"the call returns {described(of.got)[:150]}", f"{described(of.want)[:150]}, as Model returns it"
+        return {"what": "count" if of.count else "type", "got": got, "want": want}
     if len(outputs) != len(wanted):
         return {"what": "count", "got": f"{len(outputs)} outputs", "want": f"{len(wanted)}"}
     for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
+        if type(output) in _NUMBERS:
+            if spec.dtype not in _NUMBERS[type(output)]:
+                got, want = f"output {position} is a Python {type(output).__name__}", f"one of {spec.dtype}"
+                return {"what": "dtype", "got": got, "want": want}
+            continue
         if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
             return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
         if output.layout != torch.strided:  # so would a sparse tensor

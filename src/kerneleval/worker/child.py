@@ -31,7 +31,7 @@ from kerneleval.records import Candidate, InfrastructureError, Trust, from_plain
 from kerneleval.sandbox import lifecycle
 from kerneleval.sandbox.slot import ResourceLimits, Slot
 from kerneleval.worker.bell import Bell
-from kerneleval.worker.calls import Calling, PreparedCall, flatten, form_of, mismatch
+from kerneleval.worker.calls import Calling, PreparedCall, form_of, mismatch, outputs_of
 from kerneleval.worker.compiling import CompileWatch
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.observing import Observing, triton_binaries
@@ -303,7 +303,7 @@ class Worker:
         if wrong is not None:
             return {"op": "recorded", "refused": f"recorded, {wrong['got']}, not {wrong['want']}"}
         assert self.observing is not None
-        sources = [[self.observing.detach(output) for output in of_call] for of_call in results]
+        sources = [self._detached(call, outputs) for call, outputs in zip(self.calls, results, strict=True)]
         self.recorded = Recorded(forward=forward, graph=graph, results=results, sources=sources)
         return {"op": "recorded", "refused": ""}
 
@@ -356,7 +356,8 @@ class Worker:
     def _make(self, start: int, stop: int, rounds: int, *, recorded: bool) -> None:
         assert self.calling is not None
         if self.moved and self.in_order is not None:
-            self.results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
+            one = self.calling.one(self.direction)
+            self.results = self.in_order.run(self.moved, lambda call: outputs_of(one(call), call.form), list)
         elif recorded:
             assert self.recorded is not None
             self.recorded.graph.launch(start, stop)
@@ -410,17 +411,27 @@ class Worker:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
         ``first``: number of the first of these calls.
         """
-        assert self.observing is not None
-        detach = self.observing.detach
         fit: list[tuple[list[Any], Any, Sequence[int]]] = []
         wrong: dict[str, Any] | None = None
         for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
             if problem := self._malformed(call, outputs):
                 wrong = wrong or {"call": index, **problem}
             else:
-                fit.append(([detach(output) for output in outputs], call.outputs, at))
+                fit.append((self._detached(call, outputs), call.outputs, at))
         self._copy_out(fit, uniform=uniform)
         return wrong
+
+    def _detached(self, call: PreparedCall, outputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a call without a graph; numbers as tensors."""
+        import torch
+
+        assert self.observing is not None
+        return [
+            torch.tensor(output, dtype=getattr(torch, spec.dtype), device=self.device.torch_device)
+            if type(output) in (bool, int, float)
+            else self.observing.detach(output)
+            for output, spec in zip(outputs, call.outputs, strict=True)
+        ]
 
     def _copy_out(self, made: Iterable[tuple[Sequence[Any], Sequence[Any], Sequence[int]]], *, uniform: bool) -> None:
         """Copy the outputs of calls, whose specifications are given, to these places of each. ``uniform``: all are
@@ -503,7 +514,17 @@ class Worker:
         outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
         arguments, upstream = [argument(a) for a in plain["args"]], [argument(a) for a in plain["grads"]]
         given = [form_of(argument) for argument in arguments]
-        return PreparedCall(arguments, upstream, outputs, plain["wanted"], plain["dims"], plain["turn"], given)
+        return PreparedCall(
+            arguments,
+            upstream,
+            outputs,
+            plain["wanted"],
+            plain["dims"],
+            plain["turn"],
+            given,
+            plain["form"],
+            plain["shared"],
+        )
 
     def _move(self, plain: Mapping[str, Any]) -> Moved:
         """The call over memory of its own, which the inputs reach in the order of the stream."""

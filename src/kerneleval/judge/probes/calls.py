@@ -209,7 +209,10 @@ class BoundCase:
         slots = tuple(self._slot(position, arg, variant) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
         grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:]), variant) for g in drawn.grads)
-        return CallLayout(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
+        call = CallLayout(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
+        if self.problem is None:
+            return call
+        return replace(call, form=self.problem.output_form, shared=tuple(sorted(self.problem.shared)))
 
     def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
         """The same call in the other variants of the case's layout, and mixed ones where several tensors are not
@@ -271,9 +274,11 @@ class BoundCase:
         if self.problem is not None:
             traits = self.problem.traits
             refresh: Refresh = "scaled" if position in traits.structured else _refresh_of(arg)
+            written = position in self.problem.written
             if self.case.layout != "contiguous":
-                return replace(self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant), refresh=refresh)
-            slot = dense(shape, dtype, refresh=refresh)
+                placed = self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant)
+                return replace(placed, refresh=refresh, written=written)
+            slot = replace(dense(shape, dtype, refresh=refresh), written=written)
             if position not in traits.placed:
                 return slot
             extent, strides, offset = traits.placed[position]

@@ -54,7 +54,9 @@ def _unjudged(changes: Sequence[str]) -> list[Finding]:
     if not changes:
         return []
     names = ", ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
-    text = f"forward changes {names} of Model, on which no output depends: what a candidate makes of that is not judged"
+    text = (
+        f"forward changes {names} of Model, without effect on later outputs: what a candidate does there is not judged"
+    )
     return [Finding(check="reference", level="info", message=text)]
 
 

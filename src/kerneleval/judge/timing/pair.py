@@ -202,6 +202,7 @@ class BaselineSide:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
+        runner.copies_shared = False
 
     def prepare(self, layout: WindowLayout) -> None:
         """As :meth:`Runner.prepare`."""

@@ -315,7 +315,8 @@ class Timer:
             pace_ns=paces.get((case, "call"), 0.0),
             recorded_pace_ns=paces.get((case, "device"), 0.0),
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
-            energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
+            # its passes would compute on what earlier ones left
+            energy=not (calls.task.in_place or any(slot.written for slot in known.call_layout.slots)),
         )
         try:
             run = clock.measure(

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 
 from kerneleval.devices import Device, contiguous_strides, typed_view
-from kerneleval.records import DTYPES, Direction, new_secret
+from kerneleval.records import DTYPES, Direction, OutputForm, new_secret
 from kerneleval.worker.wire import encode_plain
 
 _ALIGN = 512
@@ -63,6 +63,8 @@ class TensorSlot:
     weight: bool = False
     """Whether it is a weight. Weights change by PyTorch's own operators, which raise a tensor's version, so a candidate
     may keep packed weights by version. Data comes from anywhere, and results kept by its version are stale."""
+    written: bool = False
+    """Whether a call may write to it, because the reference of a problem file does."""
 
     @property
     def nbytes(self) -> int:
@@ -95,6 +97,10 @@ class CallLayout:
     """Positions of the arguments whose gradients are asked for; empty for forward."""
     dims: dict[str, int]
     """The case's dims, for native launchers."""
+    form: OutputForm = None
+    """Of what a module must return (``records/nested.py``); None: any that holds the outputs in order."""
+    shared: tuple[int, ...] = ()
+    """Positions of the outputs that may come in an input's memory, because those of a problem file's reference do."""
     gradient_rank: int = 0
     """In windows that make every forward call before the first gradient: gradients are taken by ascending rank."""
 
@@ -174,6 +180,15 @@ class WindowLayout:
         """Room that revealed tensors and outputs take together."""
         return self.input_bytes + self.output_bytes
 
+    def written(self, first: int, stop: int) -> list[slice]:
+        """The bytes of tensors that may be written to, of the calls from ``first`` up to ``stop``."""
+        return [
+            slice(offset, offset + slot.nbytes)
+            for call, places in zip(self.calls[first:stop], self.offsets[first:stop], strict=True)
+            for slot, offset in zip(call.slots, places, strict=True)
+            if slot.written
+        ]
+
     def message(self) -> dict[str, Any]:
         """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
         bytes lie between them; and the bytes of all inputs.
@@ -201,6 +216,8 @@ class WindowLayout:
             "weights": [i for i, a in enumerate(call.args) if isinstance(a, TensorSlot) and a.weight],
             "grads": list(arriving),
             "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
+            "form": call.form,
+            "shared": list(call.shared),
             "wanted": list(call.wanted),
             "dims": call.dims,
             "turn": call.gradient_rank,

@@ -132,6 +132,9 @@ class Runner:
         self._arenas: dict[str, Arena] = {}
         self._layout: WindowLayout | None = None
         self._processor = processor
+        self.copies_shared = True
+        """Whether outputs that may come in an input's memory are copied while the clock runs, before that is destroyed:
+        not those of a baseline, which are compared with nothing."""
 
     def close(self) -> None:
         """Kill the worker and give the memory back."""
@@ -173,7 +176,10 @@ class Runner:
         if layout is self._layout:
             return
         self.reserve(layout.input_bytes, layout.output_bytes)
-        self.worker.request("prepare", layout.message(), "prepared", timeout_s=ANSWER_S)
+        message = layout.message()
+        for call in message["calls"] if not self.copies_shared else ():
+            call["shared"] = []
+        self.worker.request("prepare", message, "prepared", timeout_s=ANSWER_S)
         self._layout = layout
 
     def record(self, *, gradient_alone: bool, timeout_s: float) -> str:
@@ -361,9 +367,16 @@ class Runner:
         layout = buffer.layout
         start, end = (*layout.starts, layout.input_bytes)[first], (*layout.starts, layout.input_bytes)[stop]
         inputs = self._arenas["in"].bytes[start:end]
+        if look:
+            self._allow(buffer, first, stop)
         mutated = look and end > start and not _equal(inputs, buffer.bytes[start:end])
         inputs.zero_()
         return mutated
+
+    def _allow(self, buffer: WindowBuffer, first: int, stop: int) -> None:
+        """Put back what the calls may have written."""
+        for part in buffer.layout.written(first, stop):
+            self._arenas["in"].bytes[part].copy_(buffer.bytes[part])
 
     def _mutated_there(self, buffer: WindowBuffer, first: int, limit: TimeLimit) -> bool:
         """Whether the staged inputs of the calls from ``first`` on changed on the device, by what the worker gives back
@@ -372,6 +385,7 @@ class Runner:
         start, nbytes = buffer.layout.starts[first], buffer.layout.input_bytes
         self.worker.request("back", {}, "given_back", timeout_s=limit.calls_s)
         inputs = self._arenas["in"].bytes[:nbytes]
+        self._allow(buffer, first, len(buffer.layout.calls))
         mutated = not _equal(inputs[start:], buffer.bytes[start:nbytes])
         inputs.zero_()
         return mutated

@@ -20,10 +20,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from kerneleval.records import Form, NotJudgedError, UsageError, digest, nested
+from kerneleval.records import Form, NotJudgedError, OutputForm, UsageError, digest, nested
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
 from kerneleval.tasks.formats.redrawn import redrawn
-from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
+from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0, "tiny_scale": -(2.0**-20)}
 """Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
@@ -109,11 +109,16 @@ class ModuleProblem:
         """The coarsest half type to which ``forward`` itself casts (``x.half()``, autocast), known once an
         :meth:`oracle` was made; None: to none. Its rounding is right, wherever the oracle has none."""
         self._examined = False
-        self._writes_inputs = False
+        self.written: frozenset[int] = frozenset()
+        """Positions of the arguments that ``forward`` writes into. Known after the first call, as all below."""
+        self.shared: frozenset[int] = frozenset()
+        """Positions of the outputs that it returns in the memory of an argument."""
         self._sizes: dict[str, list[list[int]]] = {}
         """Sizes of the outputs, by those of the arguments."""
+        self.output_form: OutputForm = None
+        """Of what it returns (``records/nested.py``)."""
         self.changes: tuple[str, ...] = ()
-        """What a call changes in ``Model``, by name: nothing that outputs depend on. Known after the first one."""
+        """What it changes in ``Model``, by name: nothing that outputs depend on."""
         self.unsigned = frozenset(unsigned)
         """Those of :data:`SIGNED` whose factor is positive."""
         self.kept = frozenset(kept)
@@ -238,8 +243,8 @@ class ModuleProblem:
 
     def reference(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The outputs of ``Model`` with these weights, in its own dtypes, in train or eval mode as it was built. Nested
-        tuples, lists and dicts are flattened in order; what is no tensor is dropped. The arguments stay as they are,
-        and no output shares memory with them.
+        tuples, lists and dicts are flattened in order (:attr:`output_form`), numbers become tensors of one element, and
+        what is neither is dropped. The arguments stay as they are, and no output shares memory with them.
 
         Raises UsageError: forward raises, or returns no tensor. NotJudgedError: what comes out is not decided by the
         arguments and weights (random numbers, state of earlier calls), or has sizes that depend on values.
@@ -278,7 +283,7 @@ class ModuleProblem:
         module = self._fresh(self._model, weights)
         before = _marks(module)
         self._call(module, self.inputs(_subseed(1, "state")))
-        other = {name for name, value in module.state_dict().items() if bool((value != weights[name]).any())}
+        other = {name for name, value in module.state_dict().items() if not _equal(value, weights.get(name))}
         self.changes = tuple(
             name for name, mark in _marks(module).items() if name in other or not _same_mark(before.get(name), mark)
         )
@@ -348,22 +353,24 @@ class ModuleProblem:
     def _call(self, module: torch.nn.Module, args: Sequence[Any], *, double: bool = False) -> tuple[torch.Tensor, ...]:
         with self.file.running("Model.forward" + (" in fp64" if double else "")), torch.no_grad():
             given = list(args)
-            if not self._examined or self._writes_inputs:
+            if not self._examined or self.written:
                 given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
             versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in given]
             with in_double() if double else contextlib.nullcontext() as widening:
                 result = module(*nested(self.form, given))
             if widening is not None:
                 self.inside = coarser(self.inside, widening.met)
-        outputs = flatten(result)
+            outputs, self.output_form = outputs_of(result, self.device, torch.float64 if double else torch.float32)
         if not outputs:
             raise UsageError(f"{self.file.path}: Model.forward returns no tensor but a {type(result).__name__}")
-        written = [v._version if isinstance(v, torch.Tensor) else 0 for v in given] != versions
-        self._writes_inputs = self._writes_inputs or written
-        taken = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
-        separate = []
-        for output in outputs:
+        versioned = enumerate(zip(given, versions, strict=True))
+        self.written |= {i for i, (v, was) in versioned if isinstance(v, torch.Tensor) and v._version != was}
+        inputs = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
+        separate, taken = [], set(inputs)
+        for index, output in enumerate(outputs):
             place = output.untyped_storage().data_ptr()
+            if place in inputs and not double:
+                self.shared |= {index}
             separate.append(output.detach().clone() if place in taken else output.detach())
             taken.add(place)
         return tuple(separate)
@@ -550,6 +557,10 @@ def _own_values(model: torch.nn.Module) -> list[tuple[torch.nn.Module, str, Any]
         for name, value in vars(module).items()
         if name not in _OF_TORCH and flatten(value)
     ]
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return other is not None and one.dtype == other.dtype and torch.equal(one, other)
 
 
 def _marks(model: torch.nn.Module) -> dict[str, tuple[Any, int]]:

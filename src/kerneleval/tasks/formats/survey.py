@@ -21,6 +21,7 @@ from kerneleval.records import (
     DTYPES,
     Argument,
     Form,
+    OutputForm,
     Scalar,
     TensorSpec,
     UsageError,
@@ -28,6 +29,7 @@ from kerneleval.records import (
     is_config,
     names_of,
     nested,
+    opened,
 )
 from kerneleval.tasks.formats.problem_file import ProblemFile
 
@@ -110,7 +112,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         result = model(*nested(form, args))
     return Survey(
         arguments=_arguments(namespace, args, form),
-        outputs=tuple(_spec(f"out{i}", t, "output") for i, t in enumerate(flatten(result))),
+        outputs=tuple(_spec(f"out{i}", t, "output") for i, t in enumerate(outputs_of(result, device)[0])),
         weights=tuple(_spec(name, t, "weight") for name, t in model.state_dict().items()),
         trainable=next(model.parameters(), None) is not None,
         flops=recorder.flops,
@@ -254,8 +256,24 @@ def _unjudged(tensor: torch.Tensor, device: str) -> str:
     return ""
 
 
+def outputs_of(
+    result: Any, device: str, floating: torch.dtype = torch.float32
+) -> tuple[list[torch.Tensor], OutputForm]:
+    """What is judged of a module's result, and its form (``records/nested.py``): a number is a tensor of one element,
+    of the floating type where it is no whole one.
+    """
+    leaves, form = opened(result, lambda kind: issubclass(kind, torch.Tensor))
+
+    def tensor(leaf: Any) -> torch.Tensor:
+        if isinstance(leaf, torch.Tensor):
+            return leaf
+        return torch.tensor(leaf, dtype=floating if isinstance(leaf, float) else None, device=device)
+
+    return [tensor(leaf) for leaf in leaves], form
+
+
 def flatten(result: Any) -> list[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts, in order, what has names by name; nothing else is judged."""
+    """The tensors in nested tuples, lists and dicts, in order, what has names by name."""
     if isinstance(result, torch.Tensor):
         return [result]
     if isinstance(result, Mapping):
