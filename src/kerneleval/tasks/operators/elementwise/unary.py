@@ -22,15 +22,15 @@ def _rounded(x: torch.Tensor, decimals: int) -> torch.Tensor:
 
 
 def _sine_over_angle(x: torch.Tensor) -> torch.Tensor:
-    angle = math.pi * x
+    angle = math.pi * x.to(torch.promote_types(x.dtype, torch.float32))
     there = angle != 0
-    return torch.where(there, torch.sin(angle) / torch.where(there, angle, 1), 1)
+    return torch.where(there, torch.sin(angle) / torch.where(there, angle, 1), 1).to(x.dtype)
 
 
 def _sine_by_inverse(x: torch.Tensor) -> torch.Tensor:
-    angle = math.pi * x
+    angle = math.pi * x.to(torch.promote_types(x.dtype, torch.float32))
     there = angle != 0
-    return torch.where(there, torch.sin(angle) * torch.where(there, angle, 1).reciprocal(), 1)
+    return torch.where(there, torch.sin(angle) * torch.where(there, angle, 1).reciprocal(), 1).to(x.dtype)
 
 
 TASKS = (
