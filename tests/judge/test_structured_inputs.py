@@ -356,3 +356,16 @@ def pinv_by_normal_equations(a: Tensor) -> Tensor:
 def test_a_kernel_for_matrices_near_the_identity_is_found(name: str, defective: Kernel, honest: Kernel) -> None:
     assert wrong(name, defective, plain)
     assert not wrong(name, honest, lambda _: True)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int8"])
+def test_the_least_common_multiple_of_any_two_numbers_is_one_of_the_type(dtype: str) -> None:
+    """Also where x is drawn anew and y is not, and where elements have changed places."""
+    task = find("lcm")
+    case = next(c for c in planned(task, dtypes=(dtype,)) if plain(c) and c.shape_category == "medium")
+    (x, _), _ = drawn(task, case, 1)
+    (_, y), _ = drawn(task, case, 2)
+    most = torch.iinfo(x.dtype).max
+    for one, other in zip(x.flatten().tolist(), y.flatten().flip(0).tolist(), strict=True):
+        assert math.lcm(one, other) <= most
+    assert (x.double() * y.double()).abs().max() > most

@@ -227,7 +227,7 @@ class TensorSpec:
     """Lower bound of ``integers`` (inclusive)."""
     high: int = 2
     """Upper bound of ``integers`` (exclusive)."""
-    wide: int | Literal["multiples"] = 0
+    wide: int | Literal["divisors"] = 0
     """Bits that ``integers`` have in some rows of standard data, or as many as their type has: see ``Arg.wide``."""
     ids: bool = False
     """Whether ``integers`` of role ``data`` have the structures of indices (``docs/correctness.md``), as ids do."""
@@ -300,10 +300,10 @@ class Arg:
     low: int | str = 0
     """A number or a formula, as ``high`` and ``common``."""
     high: int | str = 2
-    wide: int | Literal["multiples"] = 0
+    wide: int | Literal["divisors"] = 0
     """Of ``integers`` in an integer type: in some rows of standard data they have up to so many bits, or all those of
-    their type, and no other bound. ``"multiples"``: there they are those of one number a row, such that the least
-    common multiple of two is a number of the type. 0: they are in [low, high) everywhere."""
+    their type, and no other bound. ``"divisors"``: there they divide one number of the type, and so does the
+    least common multiple of any two; in int8 in all rows. 0: they are in [low, high) everywhere."""
     ids: bool = False
     equals: str = ""
     """Name of an argument before it of which some rows (last dim) are rows of this one too, backward, where a distance
@@ -330,8 +330,8 @@ class Arg:
     @property
     def wide_text(self) -> str:
         """What ``wide`` promises, to follow the bounds: ``, in some rows of all bits``; empty where there is none."""
-        if self.wide == "multiples":
-            return ", in some rows larger multiples of one number"
+        if self.wide == "divisors":
+            return ", in some rows divisors of one large number, in all of int8"
         which = "of any bits of the type" if self.wide == 64 else f"of up to {self.wide} bits, if the type has them"
         return f", in some rows {which}" if self.wide else ""
 

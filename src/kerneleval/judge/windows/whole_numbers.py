@@ -21,6 +21,9 @@ any of the type."""
 
 _WINDOWS = (2, 8)
 
+_PRIMES = (2, 2, 2, 3, 5, 3, 7, 11, 13, 17, 19, 2, 3, 3, 23, 29, 31, 37, 41, 5, 7, 3)
+"""Factors of the number whose divisors are drawn, as many of them in turn as the type holds."""
+
 
 def widen(specs: Sequence[Argument], values: list[Any], case: Case, generator: torch.Generator) -> None:
     """Gives a secret half of the rows (last dim; of vectors, of the elements) of each argument with ``TensorSpec.wide``
@@ -40,9 +43,11 @@ def widen(specs: Sequence[Argument], values: list[Any], case: Case, generator: t
             start = torch.rand(rows, generator=generator, device=generator.device, dtype=torch.float64)
             drawn[rows] = style, start
         style, start = drawn[rows]
-        wide = _multiples if spec.wide == "multiples" else _together
-        found = wide(spec, values[place], style, start, unit, generator)
-        values[place] = torch.where(style < _STYLES // 2, values[place], found.to(values[place].dtype))
+        if spec.wide == "divisors":
+            found, usual = _divisors(values[place], generator), (style < _STYLES // 2) & (values[place].itemsize > 1)
+        else:
+            found, usual = _together(spec, values[place], style, start, unit, generator), style < _STYLES // 2
+        values[place] = torch.where(usual, values[place], found.to(values[place].dtype))
 
 
 def _together(
@@ -73,19 +78,17 @@ def _together(
     return torch.where(style == _STYLES - 1, free, found)
 
 
-def _multiples(
-    spec: TensorSpec,
-    usual: torch.Tensor,
-    style: torch.Tensor,
-    start: torch.Tensor,
-    unit: Sequence[float],
-    generator: torch.Generator,
-) -> torch.Tensor:
-    """Multiples of a number that a row of all arguments has, so that the least common multiple of any two is a number
-    of the type, and their product often is not.
+def _divisors(usual: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Divisors of one number of the type, of either sign: the least common multiple of any two divides it as well, and
+    their product often is no number of the type. All numbers up to 11 are among them, but in eight bits.
     """
     most = torch.iinfo(usual.dtype).max
-    common = (2 ** (start * (most.bit_length() - 1))).floor()
-    factors = (0.999 * (most / common).sqrt()).floor()
-    beside = torch.rand(usual.shape, generator=generator, device=usual.device, dtype=torch.float64)
-    return common.long() * (beside * (2 * factors + 1) - factors).floor().long()
+    found = torch.ones_like(usual, dtype=torch.int64)
+    product = 1
+    for prime in _PRIMES:
+        if product * prime <= most:
+            product *= prime
+            taken = torch.randint(2, usual.shape, generator=generator, device=usual.device)
+            found *= torch.where(taken > 0, prime, 1)
+    sign = torch.randint(2, usual.shape, generator=generator, device=usual.device) * 2 - 1
+    return found * sign

@@ -36,7 +36,7 @@ TASKS = (
         torch.lcm,
         34,
         relations=(COMMUTATIVE,),
-        over=(whole("x", "M N", -11, 12, wide="multiples"), whole("y", "M N", -11, 12, wide="multiples")),
+        over=(whole("x", "M N", -11, 12, wide="divisors"), whole("y", "M N", -11, 12, wide="divisors")),
         **_SIGNED,
     ),
     pointwise("integer_add", "out = x + y, modulo the type's range", torch.add, 1, relations=(COMMUTATIVE,), **_TWO),
