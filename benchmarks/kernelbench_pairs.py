@@ -70,6 +70,8 @@ def translate(specimen: Specimen, category: str = "power_of_two") -> Pair:
         problem = Path(specimen.task).read_text(encoding="utf-8")
         if _takes_integers(problem):
             raise NotTranslated("the problem takes integers, and KernelBench makes every tensor floating point")
+        if _gives_numbers(problem):
+            raise NotTranslated("the problem gives numbers, and KernelBench compares tensors")
         return Pair(problem=problem, candidate=_code(text), backend=_backend(text))
     task = tasks.find(specimen.task)
     dims = _dims(task, category)
@@ -87,6 +89,13 @@ def _takes_integers(problem: str) -> bool:
     exec(compile(problem, "problem", "exec"), there)
     tensors = [one for one in there["get_inputs"]() if isinstance(one, torch.Tensor)]
     return any(not one.is_floating_point() for one in tensors)
+
+
+def _gives_numbers(problem: str) -> bool:
+    there: dict[str, Any] = {}
+    exec(compile(problem, "problem", "exec"), there)
+    outputs = there["Model"](*there["get_init_inputs"]())(*there["get_inputs"]())
+    return isinstance(outputs, tuple) and any(isinstance(one, (bool, int, float)) for one in outputs)
 
 
 def _backend(code: str) -> str:

@@ -117,6 +117,7 @@ def _outputs(model: torch.nn.Module, given: list[Any]) -> list[torch.Tensor]:
 
 
 OTHERWISE_JUDGED = ("dropout", "matmul_w8a8", "rand", "randn", "scaled_fp8_quant")
+NOT_FLOATING = ("clip_by_norm.py", "embedding.py", "fixed_labels.py", "masked_attention.py")
 
 
 def test_no_specimen_is_lost() -> None:
@@ -132,10 +133,12 @@ def test_no_specimen_is_lost() -> None:
     }
     # KernelBench compares with allclose, which has no meaning for draws, and its problems do not quantise
     ours = {s.name for s in SPECIMENS if s.task in OTHERWISE_JUDGED}
+    # ... nor have integers or masks among their inputs, or numbers among their outputs
+    ours |= {s.name for s in SPECIMENS if Path(s.task).name in NOT_FLOATING}
     left -= ours
     assert not [s for s in SPECIMENS if s.name in left and s.verdict == "passed"]
     forward = {s.name for s in SPECIMENS if s.name in left and "backward" not in s.directions}
-    assert {n for n in forward if not n.startswith("exhaustion/")} == {"caching/by_ids"}  # its problem takes integers
+    assert all(n.startswith("exhaustion/") for n in forward), forward
 
 
 PROBLEM = """

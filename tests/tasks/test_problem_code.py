@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from pathlib import Path
 
@@ -255,8 +256,12 @@ def test_a_file_beside_the_problem_is_no_package_to_install(tmp_path, package):
 
 
 def test_ctrl_c_is_no_error_of_the_file(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        problem(write(tmp_path, inputs="import signal\nsignal.raise_signal(signal.SIGINT)\nreturn []")).inputs(1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            problem(write(tmp_path, inputs="import signal\nsignal.raise_signal(signal.SIGINT)\nreturn []")).inputs(1)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(("init", "said"), [("self.register_buffer('b', torch.ones(8))", False),

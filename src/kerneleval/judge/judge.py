@@ -19,10 +19,10 @@ import torch
 
 from kerneleval import devices, languages
 from kerneleval.devices import Device
+from kerneleval.devices.cpu import own_threads
 from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
-from kerneleval.judge.machine.threads import own_threads
 from kerneleval.judge.probes.calls import BoundCase, Calls
 from kerneleval.judge.probes.cells import CellJudge, far_offsets, secret_shapes
 from kerneleval.judge.probes.void import void

@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch.overrides import TorchFunctionMode
 
 from kerneleval.devices import Device
-from kerneleval.judge.machine.threads import worker_threads
+from kerneleval.devices.cpu import worker_threads
 from kerneleval.judge.oracle.calibration import bounded, exactly, independent, positions, scales_of
 from kerneleval.judge.oracle.comparison import keeps_to
 from kerneleval.judge.oracle.expectation import (

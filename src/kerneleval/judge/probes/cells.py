@@ -18,7 +18,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.devices import Device
-from kerneleval.judge.machine.threads import own_threads
+from kerneleval.devices.cpu import own_threads
 from kerneleval.judge.probes.calls import MUTATION, BoundCase, Calibrated, Calls, Drawn, other_scalars
 from kerneleval.judge.probes.far import FarOffsets, room_bytes
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats

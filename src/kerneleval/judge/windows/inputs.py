@@ -243,7 +243,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
                 other = next(i for i, one in enumerate(specs) if one.name == spec.equals)
                 _share_rows(values[other], tensor, generator)
         values.append(_saturated(tensor, dtype) if narrow else tensor)
-    widen(specs, values, case, stream(seed, "whole numbers", device))
+    if any(isinstance(spec, TensorSpec) and spec.wide for spec in specs):
+        widen(specs, values, case, stream(seed, "whole numbers", device))
     if case.distribution == "nonfinite" and case.layout != "expanded":
         _meeting(specs, values, seed)
     if case.direction == "forward" and case.distribution in ("large_scale", "small_scale"):

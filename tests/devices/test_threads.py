@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kerneleval.judge.machine import threads
-from kerneleval.judge.machine.threads import own_threads, worker_threads
+from kerneleval.devices import cpu
+from kerneleval.devices.cpu import own_threads, worker_threads
 
 
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "threads", lambda: 4)
+    monkeypatch.setattr(cpu, "threads", lambda: 4)
 
 
 def test_a_small_case_is_judged_by_one_thread_and_a_large_one_by_all(four: None) -> None:
