@@ -91,6 +91,14 @@ def test_no_kernel_is_missed_where_what_comes_out_was_given() -> None:
     assert track._Case(PLAN[0], computes, given=True).rank == 1
 
 
+def test_an_imported_package_beside_an_extension_that_is_needed_makes_it_no_library() -> None:
+    seen = Seen(outputs=(), aten={}, launches={}, extensions=("own.so",), packages=("torchvision",))
+    assert track._Case(PLAN[0], seen, "needed").rank == 1
+    seen = Seen(outputs=(), aten={}, launches={"kernel": 1}, packages=("cupy",))
+    assert track._Case(PLAN[0], seen, "needed").rank == 1
+    assert track._Case(PLAN[0], Seen(outputs=(), aten={}, launches={}, packages=("cupy",))).rank == 2
+
+
 def found(direction: str, mute: str, *kernels: str) -> track._Case:
     seen = Seen(outputs=(), aten={}, launches=dict.fromkeys(kernels, 1))
     return track._Case(case(direction, "float32", "small"), seen, mute)

@@ -43,8 +43,8 @@ _SETTLE_S = 0.001
 
 _SMALL_BYTES = 32 << 20
 """A case of less is judged by one thread. Where another process runs on the same processors, each step of several
-threads waits for the slowest of them, which waits for its turn: on two processors with five programs a quick verdict
-on GELU took 62 s with two threads and 14 s with one."""
+threads waits for the slowest of them, which waits for its turn: on two processors with some five programs a quick
+verdict on GELU took 40 to 53 s with two threads and 9 to 11 s with one."""
 
 _LONGEST_SPIN_S = 0.03
 """The longest wait, in seconds, for helper threads of this process."""
@@ -121,23 +121,28 @@ def threads() -> int:
 
 @contextlib.contextmanager
 def own_threads(nbytes: int = 0) -> Iterator[None]:
-    """Those for the judge's own arithmetic on so many bytes of arguments and outputs: one, or all that workers have."""
-    with _set(1 if nbytes < _SMALL_BYTES else threads()):
+    """In the block PyTorch computes with one thread, or with as many as workers have, where a case's arguments and
+    outputs take 32 MiB or more: the judge's own arithmetic.
+    """
+    with _thread_count(1 if nbytes < _SMALL_BYTES else threads()):
         yield
 
 
 @contextlib.contextmanager
 def worker_threads(args: Sequence[Any]) -> Iterator[None]:
-    """As many as workers have, if any argument lies on the CPU: what is compared with them must round as they do."""
+    """In the block PyTorch computes with as many threads as workers have, if any argument lies on the CPU: sums must
+    round as those of workers do.
+    """
     import torch
 
     on_host = any(isinstance(a, torch.Tensor) and a.device.type == "cpu" for a in args)
-    with _set(threads() if on_host else torch.get_num_threads()):
+    with _thread_count(threads() if on_host else torch.get_num_threads()):
         yield
 
 
 @contextlib.contextmanager
-def _set(count: int) -> Iterator[None]:
+def _thread_count(count: int) -> Iterator[None]:
+    """In the block PyTorch computes with so many threads."""
     import torch
 
     before = torch.get_num_threads()

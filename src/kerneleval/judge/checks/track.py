@@ -292,7 +292,7 @@ class _Case:
         if self.mute in ("little", "decoy") or self.seen.compiled or self.seen.registered:
             return 2
         if not self.seen.launches and not self.given:
-            return 1 if self.seen.extensions and not (self.computing or self.seen.packages) else 2
+            return 1 if self.seen.extensions and not self.computing else 2
         return 1 if self.computing or self.opaque or self.seen.extensions or self.seen.packages else 0
 
     def __str__(self) -> str:

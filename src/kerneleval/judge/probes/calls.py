@@ -89,11 +89,12 @@ class Calibrated:
 
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
-    """Secret values for plain arguments: for whole numbers one of those that the task names, if it does; and for
-    floating ones. Small ones, which are added to something (epsilons), become 30 to
-    100 times as large, so that it shows where they are left out, or, where they are not to be ``larger`` and the data
-    is small enough to show it, as small; others (scales) become larger or smaller by up to a half, and are numbers of
-    every floating type: to what is compared with them, a rounded one would be another.
+    """Secret values for plain arguments. Whole numbers become one of those that the task names (``Scalar.among``).
+
+    Of the floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so that
+    it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show it,
+    as small. Others (scales) become larger or smaller by up to a half, and are numbers of every floating type: to what
+    is compared with them, a rounded one would be another.
     """
     specs = task.arguments(case.dims_map, case.dtype)
     values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}

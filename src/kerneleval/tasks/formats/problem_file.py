@@ -158,9 +158,10 @@ class ProblemFile:
     def running(
         self, doing: str, seed: int | None = None, device: str = "cpu", *, place: bool = True
     ) -> Iterator[None]:
-        """In which every piece of the file's code runs, under the seed if one is given (:func:`seeded`): what it raises
-        is told with its line (:func:`problem_error`), what it prints goes to stderr, and its warnings nowhere. The
-        default dtype is the one that its top level sets. What it does to torch's settings ends with the block.
+        """Every piece of the file's code runs in such a block, under the seed if one is given (:func:`seeded`). Errors
+        are told with the file's line (:func:`problem_error`). What the code prints goes to stderr, and its warnings are
+        not shown. The default dtype is the one that the file's top level sets. Other settings of torch that the code
+        changes are put back at the end of the block.
         """
         with contextlib.ExitStack() as stack:
             stack.enter_context(problem_error(self.path, doing))
