@@ -46,6 +46,9 @@ def add_rms_norm(x, residual, weight, eps):
 PASSES = (6, 4, 3, 2, 1)
 """From the slowest kernel to the fastest."""
 
+_FEW = 8
+"""Cells of fewer degrees of freedom are told one by one."""
+
 
 def main() -> None:
     """Run it."""
@@ -72,6 +75,13 @@ def main() -> None:
                 rewards[passes].append(of_verdict(verdict).value)
                 speedups[passes].append(verdict.speedup.value)
                 print(f"{number}: {passes} passes: {rewards[passes][-1]:.3f}, {verdict.seconds:.1f} s", flush=True)
+                for cell in verdict.cells:
+                    timing = getattr(cell.outcome, "timing", None)
+                    if timing is not None and (timing.time == "call" or timing.freedom < _FEW):
+                        width, why = timing.high / timing.low - 1, timing.no_device_time
+                        print(
+                            f"  {cell.case.key}: {timing.time} time, {width:.1%}, {timing.freedom:.0f} degrees; {why}"
+                        )
     rows = [
         (passes, f"{statistics.median(speedups[passes]):.3f}", f"{statistics.mean(of):.3f}", f"{min(of):.3f}",
          f"{max(of):.3f}", f"{max(abs(r - statistics.mean(of)) for r in of):.3f}")

@@ -255,8 +255,8 @@ class _Timed:
     def __init__(self, call_ns):
         self.call_ns = call_ns
 
-    def prepare(self, plan):
-        pass
+    def begin_preparing(self, layout):
+        return lambda: None
 
     def still(self):
         return contextlib.nullcontext()
@@ -340,8 +340,8 @@ class _Recorded(_Timed):
         super().__init__(call_ns)
         self.beyond_ns, self.counts = list(beyond_ns), []
 
-    def record(self, **options):
-        return ""
+    def begin_recording(self, **options):
+        return lambda: ""
 
     def window(self, buffer, *, mode=None, **options):
         window = super().window(buffer, **options)
@@ -382,6 +382,17 @@ def test_recorded_calls_whose_windows_scatter_are_measured_for_longer(percent, g
     assert disturbed(np.tile(events, (3, 1)) + 3e5, np.tile(events, (3, 1))) is goes_on
     assert not disturbed(np.tile(events, (5, 1)) + 3e5, np.tile(events, (5, 1)))
     assert not disturbed(np.array([[1e6, 9e5], [1e6, 1.1e6]] * 5))  # by the clock alone five quads are the most
+
+
+@pytest.mark.parametrize("disturbed_quad", [2, 3, 4])
+def test_a_later_quad_that_is_apart_is_outvoted(disturbed_quad):
+    """Five quads, of which one was disturbed, had four degrees of freedom and an interval of 0.6 to 1.6: a kernel that
+    was 2.5 times as fast was not called so."""
+    events = np.full((20, 2), 1e6)
+    events[4 * disturbed_quad // 2 :][:2, 0] *= 1.5
+    for quads in range(disturbed_quad + 1, 10):
+        assert disturbed(events[: 2 * quads] + 3e5, events[: 2 * quads])
+    assert not disturbed(events + 3e5, events)
 
 
 def test_recorded_windows_begin_at_the_pace_at_which_they_were_last_seen(recording):
@@ -493,8 +504,7 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
         return [torch.randn(5000, generator=torch.Generator().manual_seed(seed))]
 
     alone = WindowBuffer(WindowLayout([call], "forward"), device)
-    for runner in pair.sides:
-        runner.prepare(alone.layout)
+    pair.prepare(alone.layout)
     bounds = TimedBounds(relative_rms=1.0, worst=1.0)
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=lambda timed: None)
     buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone), 1, effort.max_calls)

@@ -411,7 +411,10 @@ class Worker:
             self.request("go", None, "computed", timeout_s=timeout_s)
 
     def tell(self, operation: str, message: Mapping[str, Any]) -> None:
-        """Send without waiting for an answer. Raises WorkerFailure when the worker is gone."""
+        """Send without waiting for an answer, for which :meth:`request` without a message can ask later. Raises
+        WorkerError, WorkerFailure.
+        """
+        self.computed()
         try:
             self._channel.send({"op": operation, **message}, timeout_s=30.0)
         except Closed:

@@ -112,12 +112,13 @@ class CallGraph:
         nodes = (ctypes.c_void_p * ends[-1][0])()
         if ends[-1][0]:
             self._driver("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
-        start = 0
+        start, listed = 0, set[int | None]()
         for end, last in ends:
+            listed.update(nodes[start:end])
             kinds = {node: self._kind(node) for node in nodes[start:end] if node}
             if end == start or set(kinds.values()) <= set(_FIXED):
                 raise NotRecordedError("a call launches nothing on PyTorch's current stream, where its work belongs")
-            if set(last).isdisjoint(kinds) or not set(last) <= set(nodes[:end]):
+            if set(last).isdisjoint(kinds) or not listed.issuperset(last):
                 raise NotRecordedError("the driver does not list the work of a call by itself")
             if other := sorted(set(kinds.values()) - {*_SWITCHED, *_FIXED}):
                 raise NotRecordedError(f"a call has work in it of a kind that cannot be left out ({other[0]})")

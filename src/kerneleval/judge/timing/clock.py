@@ -194,10 +194,8 @@ def _sized(
             drawn.append(cell.draw(new_secret()))
             device.synchronize()
             drawing_ns = min(drawing_ns, time.perf_counter_ns() - began)
-        for index in range(count):
-            buffer.fill(index, drawn[index % len(drawn)])
-        for runner in pair.sides:
-            runner.prepare(buffer.layout)
+        buffer.fill_all(drawn)
+        pair.prepare(buffer.layout)
         if pair.recorded and (refused := pair.record()):
             raise NotRecordedError(refused)
         if count > 1 or first is None or max(window.elapsed_ns for window in first) >= effort.window_ns / 2:

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,6 +24,8 @@ from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import CallMode, Cut, Runner, Window, output_views
 from kerneleval.records import DTYPES
 from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
+
+T = TypeVar("T")
 
 _COMPARE_BYTES = 256 << 20
 """Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
@@ -204,20 +206,20 @@ class BaselineSide:
         self._runner = runner
         runner.copies_shared = False
 
-    def prepare(self, layout: WindowLayout) -> None:
-        """As :meth:`Runner.prepare`."""
+    def begin_preparing(self, layout: WindowLayout) -> Callable[[], None]:
+        """As :meth:`Runner.begin_preparing`."""
         with _blamed_on_the_machine():
-            self._runner.prepare(layout)
+            return _blamed(self._runner.begin_preparing(layout))
 
     def window(self, buffer: WindowBuffer, **options: Any) -> Window:
         """As :meth:`Runner.window`."""
         with _blamed_on_the_machine():
             return self._runner.window(buffer, **options)
 
-    def record(self, **options: Any) -> str:
-        """As :meth:`Runner.record`."""
+    def begin_recording(self, **options: Any) -> Callable[[], str]:
+        """As :meth:`Runner.begin_recording`."""
         with _blamed_on_the_machine():
-            return self._runner.record(**options)
+            return _blamed(self._runner.begin_recording(**options))
 
 
 @contextlib.contextmanager
@@ -226,6 +228,14 @@ def _blamed_on_the_machine() -> Iterator[None]:
         yield
     except (WorkerError, WorkerFailure) as error:
         raise BaselineError(str(error)) from error
+
+
+def _blamed(wait: Callable[[], T]) -> Callable[[], T]:
+    def waited() -> T:
+        with _blamed_on_the_machine():
+            return wait()
+
+    return waited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,14 +267,40 @@ class Pair:
         """All, in the order in which they allocate."""
         return (self.candidate, *self.baselines) if self.candidate_first else (*self.baselines, self.candidate)
 
+    def prepare(self, layout: WindowLayout) -> None:
+        """Tell all processes, at once, the layout of the coming windows."""
+        self._at_once(lambda runner: runner.begin_preparing(layout))
+
     def record(self) -> str:
-        """Have the prepared calls of all recorded; why they cannot be, empty: they are."""
-        for runner in self.sides:
-            name = "candidate" if runner is self.candidate else "baseline"
+        """Have the prepared calls of all recorded, at once; why they cannot be, empty: they are."""
+
+        def begin(runner: Runner | BaselineSide) -> Callable[[], str]:
             alone = self.gradient_alone and runner is not self.candidate
-            if refused := runner.record(gradient_alone=alone, timeout_s=self._limit(runner).calls_s):
+            return runner.begin_recording(gradient_alone=alone, timeout_s=self._limit(runner).calls_s)
+
+        for runner, refused in zip(self.sides, self._at_once(begin), strict=True):
+            if refused:
+                name = "candidate" if runner is self.candidate else "baseline"
                 return f"the {name} cannot be recorded: {refused}"
         return ""
+
+    def _at_once(self, begin: Callable[[Runner | BaselineSide], Callable[[], T]]) -> list[T]:
+        """Begin something in all processes, wait until it is done in each, and only then raise what one of them had."""
+        waits, done, errors = list[Callable[[], T]](), list[T](), list[Exception]()
+        for runner in self.sides:
+            try:
+                waits.append(begin(runner))
+            except Exception as error:  # noqa: BLE001 - the answers of those that have begun are read first
+                errors.append(error)
+                break
+        for wait in waits:
+            try:
+                done.append(wait())
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return done
 
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window of one side; the candidate stands still in the baseline's: its threads could slow it down."""

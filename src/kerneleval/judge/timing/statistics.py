@@ -39,7 +39,7 @@ _EVENT_SCATTER = 0.01
 long calls, as gradients of attention and of transposed convolutions, whose windows scatter by 2 to 3 %."""
 
 _FIRST = 4
-"""The first windows of a cell: their scatter decides whether it gets more quads."""
+"""The first windows of a cell: their scatter can decide that it gets more quads."""
 
 _CALL_SCATTER = 0.1
 """Quads of other calls usually agree better than this: within 3 to 8 % on two idle virtual processors."""
@@ -329,10 +329,11 @@ def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray | None = None) -> bool:
     if not (event_ns > 0).all():
         return False
     by_events, centre = _quads_of(event_ns), np.median if len(by_clock) >= FEW else np.mean
-    # two quads may agree by chance whose windows do not. Only the first two are asked: to go on until the last ones
-    # agree would choose windows that are alike by chance
+    # two quads may agree by chance whose windows do not. Once quads are apart, all that there may be are measured: to
+    # go on until the last ones agree would choose windows that are alike by chance
     of_windows = np.log(event_ns[:_FIRST, 1] / event_ns[:_FIRST, 0]).std(ddof=1) / math.sqrt(2)
-    if max(by_events[: _FIRST // 2].std(ddof=1), of_windows) > _EVENT_SCATTER:
+    of_quads = np.abs(by_events - by_events[0]).max() / math.sqrt(2)
+    if max(of_quads, of_windows) > _EVENT_SCATTER:
         return len(by_clock) < MOST_DISTURBED
     apart_ns = abs(centre(by_clock) - centre(by_events)) * event_ns.min(axis=1).mean()
     return clock_counts and bool(apart_ns > _CLOCK_SCATTER_NS)

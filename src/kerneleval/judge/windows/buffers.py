@@ -269,6 +269,16 @@ class WindowBuffer:
                     target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
             target.copy_(source)
 
+    def fill_all(self, drawn: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Write the tensors of all calls, which are uniform: of the first ones those given, then of these in turn."""
+        count, known = len(self.layout.calls), len(drawn)
+        for call, tensors in enumerate(drawn[:count]):
+            self.fill(call, tensors)
+        if count > known and self.layout.input_bytes:
+            every = self.bytes.view(count, -1)
+            for call in range(known):
+                every[known + call :: known] = every[call]
+
     def refresh(self, generator: torch.Generator, first: int = 0) -> None:
         """Draw every call anew, from one call on. Without a source some elements of its tensors change, or all by
         secret factors, as their slots say. Exchanged values come from other positions of the same argument, so that

@@ -173,23 +173,35 @@ class Runner:
 
     def prepare(self, layout: WindowLayout) -> None:
         """Tell the worker the layout of the coming windows."""
+        self.begin_preparing(layout)()
+
+    def begin_preparing(self, layout: WindowLayout) -> Callable[[], None]:
+        """The same without waiting: what is returned waits, and raises WorkerError, WorkerFailure as :meth:`window`."""
         if layout is self._layout:
-            return
+            return lambda: None
         self.reserve(layout.input_bytes, layout.output_bytes)
         message = layout.message()
         for call in message["calls"] if not self.copies_shared else ():
             call["shared"] = []
-        self.worker.request("prepare", message, "prepared", timeout_s=ANSWER_S)
-        self._layout = layout
+        self.worker.tell("prepare", message)
 
-    def record(self, *, gradient_alone: bool, timeout_s: float) -> str:
-        """Have the prepared calls recorded, whose inputs are not there yet: why they cannot be; empty: they are.
+        def prepared() -> None:
+            self.worker.request("prepare", None, "prepared", timeout_s=ANSWER_S)
+            self._layout = layout
 
-        Raises:
-            WorkerError, WorkerFailure: as in :meth:`window`.
+        return prepared
+
+    def begin_recording(self, *, gradient_alone: bool, timeout_s: float) -> Callable[[], str]:
+        """Have the prepared calls recorded, whose inputs are not there yet. What is returned waits, and says why they
+        cannot be recorded; empty: they are. It raises WorkerError, WorkerFailure as :meth:`window`.
         """
-        answer = self.worker.request("record", {"alone": gradient_alone}, "recorded", timeout_s=timeout_s)
-        return str(answer.get("refused", ""))[:300]
+        self.worker.tell("record", {"alone": gradient_alone})
+
+        def recorded() -> str:
+            answer = self.worker.request("record", None, "recorded", timeout_s=timeout_s)
+            return str(answer.get("refused", ""))[:300]
+
+        return recorded
 
     def write_input(self, offset: int, tensor: torch.Tensor) -> None:
         """Copy a contiguous tensor to a byte offset of the revealed memory, outside of any window."""
