@@ -33,8 +33,8 @@ def test_structured_inputs_change_by_more_than_a_factor(shape: tuple[int, ...]) 
         new = buffer.tensor(index, 0)
         assert torch.equal(new == 0, old == 0), "zeros stay zeros"
         ratios = (new / old)[old != 0]
-        assert 0.6 < float(ratios.min()) < 0.95
-        assert 1.05 < float(ratios.max()) < 1.6
+        assert 0.63 < float(ratios.min()) < 0.85
+        assert 0.9 < float(ratios.max()) < 1, "what is at most 1 stays so"
 
 
 def test_symmetric_inputs_stay_symmetric() -> None:
@@ -78,7 +78,7 @@ def test_two_calls_exchange_their_inputs(refresh: Refresh) -> None:
         for index in range(5):
             come_from = {moved[0]: moved[1], moved[1]: moved[0]}.get(index, index)
             ratios = buffer.tensor(index, 0) / drawn[come_from]
-            assert 0.63 < float(ratios.min()) < float(ratios.max()) < 1.57
+            assert 0.63 < float(ratios.min()) < float(ratios.max()) < 1
 
 
 def test_a_single_call_gets_other_inputs() -> None:

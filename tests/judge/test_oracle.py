@@ -386,6 +386,8 @@ def test_figures_for_timed_windows(name: str) -> None:
 class _Problem:
     """A problem of one linear layer, as tasks from files make them."""
 
+    bounded = False
+
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
 

@@ -57,6 +57,9 @@ _LOADING_S = 0.1
 _RUNS = 20
 """Native runs in the time of which an expectation is made at most, if no library is loaded."""
 
+_ASCENDING = 8
+"""Fewer numbers ascend by chance."""
+
 _LOADED: set[tuple[str, str, str]] = set()
 """Devices, directions and dtypes of which this process has made an expectation."""
 
@@ -164,10 +167,12 @@ class BoundCase:
         """The expectation for given arguments.
 
         Raises:
-            NotJudgedError: a problem file raises, or gives infinities or NaN, on other values than its own.
+            NotJudgedError: a problem file raises on other values or sizes than its own, or gives infinities or NaN on
+                such values.
         """
         began_s = time.perf_counter()
         others = self.problem is not None and self.case.distribution != "standard"
+        sizes = self.problem is not None and self.case.shape_category != "given"
         try:
             expectation = reference.expect(
                 self.task,
@@ -180,7 +185,7 @@ class BoundCase:
                 native_on=self.native_on,
             )
         except UsageError as error:
-            if not others or isinstance(error, NotJudgedError):
+            if not (others or sizes) or isinstance(error, NotJudgedError):
                 raise
             raise NotJudgedError(f"{self.case.key}: the file itself raises there: {error}") from error
         if others and not all(bool(out.isfinite().all()) for out in expectation.native):
@@ -275,6 +280,10 @@ class BoundCase:
         if self.problem is not None:
             traits = self.problem.traits
             refresh: Refresh = "scaled" if position in traits.structured else _refresh_of(arg)
+            if refresh == "scaled" and position in traits.labels and shape[-2:-1] != shape[-1:]:
+                refresh = "rows"  # flags and one-hot rows stay such
+            if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
+                refresh = "kept"
             written = position in self.problem.written
             if self.case.layout != "contiguous":
                 placed = self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant)
@@ -299,11 +308,15 @@ class BoundCase:
 
 def _refresh_of(tensor: torch.Tensor) -> Refresh:
     """How a problem's input may change, by what it looks like: integers whose rows are sorted may be offsets, and stay
-    sorted; integers of which no two are equal may be a permutation, and stay one.
+    sorted; integers of which no two are equal may be a permutation, and stay one. Longer rows of numbers that ascend
+    are edges or times.
     """
     flat = tensor.reshape(-1)
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
+    if tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
         return "elements"
+    if tensor.is_floating_point():
+        ascending = tensor.shape[-1] >= _ASCENDING and bool((tensor[..., 1:] > tensor[..., :-1]).all())
+        return "steps" if ascending else "elements"
     if tensor.shape[-1] > 1 and bool((tensor[..., 1:] >= tensor[..., :-1]).all()):
         return "steps"
     return "moved" if flat.unique().numel() == flat.numel() else "elements"

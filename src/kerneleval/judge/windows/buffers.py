@@ -39,7 +39,7 @@ for 64 calls of 4,096 elements, 6.9 ms against 79 for 131,072 (two cores)."""
 _SEEDS = 2**31
 """Seeds lie below this."""
 
-Refresh = Literal["elements", "moved", "rows", "scaled", "seeds", "steps"]
+Refresh = Literal["elements", "kept", "moved", "rows", "scaled", "seeds", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,9 @@ class TensorSlot:
     refresh: Refresh = "elements"
     """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
     none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
-    ``scaled`` (where elements depend on one another); ``seeds`` are drawn anew; or the ``steps`` from element to
-    element of each row are moved along (sorted offsets, which stay sorted and keep their ends)."""
+    ``scaled`` (where elements depend on one another); ``seeds`` are drawn anew; the ``steps`` from element to
+    element of each row are moved along (sorted numbers, which stay sorted and keep their ends); or all is ``kept``
+    (where a problem file takes nothing else)."""
     weight: bool = False
     """Whether it is a weight. Weights change by PyTorch's own operators, which raise a tensor's version, so a candidate
     may keep packed weights by version. Data comes from anywhere, and results kept by its version are stale."""
@@ -292,7 +293,7 @@ class WindowBuffer:
                 self.fill(call, self.source(new_secret()))
             return
         for index, slot in enumerate(self.layout.calls[0].slots):
-            if slot.extent == 0:
+            if slot.extent == 0 or slot.refresh == "kept":
                 continue
             elements = self._every(index, slot)
             every = elements.reshape(count, -1)  # a copy where elements lie apart: what is between them stays there
@@ -356,13 +357,13 @@ def _ones(shape: tuple[int, ...], count: int, device: torch.device) -> list[torc
 
 def _scale(every: torch.Tensor, shape: tuple[int, ...], now: list[torch.Tensor], generator: torch.Generator) -> None:
     """Multiply rows and columns of each call's tensor by factors; the product of all of them, ``now``, stays within
-    [0.64, 1.56].
+    [0.64, 0.99]: nothing becomes larger than it was drawn, so probabilities stay what they are.
 
     Zeros stay zeros and, because rows and columns of square matrices have the same factors, symmetric ones stay so. One
     factor for a whole tensor would leave an old result right but for that factor.
     """
     count, extent = every.shape
-    wanted = [torch.empty_like(factors).uniform_(0.8, 1.25, generator=generator) for factors in now]
+    wanted = [torch.empty_like(factors).uniform_(0.8, 0.995, generator=generator) for factors in now]
     at_once = max(1, _ROLL_BYTES // max(extent * 4, 1))
     for start in range(0, count, at_once):
         part = slice(start, start + at_once)
@@ -423,7 +424,7 @@ def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Ge
         steps = rows.diff(dim=1)
         if steps.numel():
             _roll(steps, generator)
-            rows[:, 1:] = rows[:, :1] + steps.cumsum(1)
+            rows[:, 1:] = torch.minimum(rows[:, :1] + steps.cumsum(1), rows[:, -1:])  # beyond it by rounding
             part.copy_(rows.view(part.shape))
 
 

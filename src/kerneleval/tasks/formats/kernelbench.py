@@ -55,7 +55,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     safe = _safe(surveys, sweep)
     level = _level(file.path)
     slug = re.sub(r"[^A-Za-z0-9_.+-]", "_", file.path.stem)
-    build = functools.partial(ModuleProblem, file, unsigned=safe.unsigned, kept=safe.kept)
+    build = functools.partial(ModuleProblem, file, **safe.options)
     return Task(
         name=f"kernelbench:{slug}@{file.hash[:8]}",
         category=category_of(file.path.stem, file.tree, level),
@@ -115,6 +115,9 @@ def _findings(
     if safe.fell_out:
         text = f"not judged on {', '.join(safe.fell_out)} inputs: the file itself raises there, or is not near fp64"
         found.append(Finding(check="reference", level="info", message=text))
+    if safe.vary_weights == "never":
+        text = "the weights are those that Model is made with in every case, for the file takes no others"
+        found.append(Finding(check="reference", level="warn", message=text))
     if same := [*safe.same, *_plain(surveys, case_dims)]:
         text = f"argument {same[0]} is the same in every draw: a candidate may ignore it"
         if len(same) > 1:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -36,6 +36,10 @@ _TINY_HALF = 2.0**-10
 
 SIGNED = ("small_scale", "tiny_scale")
 """Those that have a positive factor where the file takes no negative numbers (roots, logarithms)."""
+
+Vary = Literal["freely", "inwards", "never"]
+"""How far arguments that a file gives alike under every seed, or weights, are varied: as :meth:`ModuleProblem.inputs`
+and :meth:`ModuleProblem.weights` say; within the range of their own numbers (:func:`_inwards`); or not at all."""
 
 DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "redrawn", "trained")
 """Distributions beyond the file's own."""
@@ -97,6 +101,9 @@ class ModuleProblem:
         *,
         unsigned: Iterable[str] = (),
         kept: Iterable[int] = (),
+        vary: Vary = "freely",
+        vary_weights: Vary = "freely",
+        bounded: bool = True,
     ) -> None:
         self.file, self.device = file, device
         self._namespace = file.execute(dims)
@@ -123,6 +130,10 @@ class ModuleProblem:
         """Those of :data:`SIGNED` whose factor is positive."""
         self.kept = frozenset(kept)
         """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others."""
+        self.vary, self.vary_weights = vary, vary_weights
+        """What the file takes of arguments, and of weights."""
+        self.bounded = bounded
+        """Whether the file may not take numbers that are a little larger or smaller than its own."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -133,7 +144,7 @@ class ModuleProblem:
 
         A floating or complex tensor that comes out the same under every seed is varied: each finite element by up to
         10 %, zeros staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale
-        0.1. Integers and booleans are always left as they are.
+        0.1. That is as far as the file takes it (:attr:`vary`). Integers and booleans are always left as they are.
 
         The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. ``redrawn`` is standard but for integers,
         flags and masks that are the same under every seed: there are others in their place (``redrawn.py``).
@@ -156,8 +167,8 @@ class ModuleProblem:
                 args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
-            if is_inexact(args[index]):
-                args[index] = _varied(args[index], generator)
+            if is_inexact(args[index]) and self.vary != "never":
+                args[index] = _varied(args[index], generator, inwards=self.vary == "inwards")
         if distribution not in ("standard", "trained", "redrawn"):
             self._distort(args, distribution, generator)
         return args
@@ -214,13 +225,14 @@ class ModuleProblem:
         ``mean + 0.8 (w - mean) + 0.6 std n`` with n from N(0, 1), which leaves mean and variance; constant ones are
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
         factors, element by element, so that variances stay positive and masks stay masks; a ``running_mean`` of zeros
-        gets noise. Of complex tensors that goes for the parts. Integers, and so ``num_batches_tracked``, stay.
+        gets noise. Of complex tensors that goes for the parts. Integers, and so ``num_batches_tracked``, stay. All that
+        is as far as the file takes it (:attr:`vary_weights`).
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
         """
         state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
-        if seed == 0:
+        if seed == 0 or self.vary_weights == "never":
             return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "weights"))
         done: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -229,6 +241,8 @@ class ModuleProblem:
             key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
             if key not in done:  # tied weights are one tensor under two names
                 done[key] = _changed(name, tensor, name in self.parameters, generator)
+                if self.vary_weights == "inwards":
+                    done[key] = _inwards(tensor, done[key])
                 if distribution == "trained" and name in self.parameters:
                     done[key] = _trained(tensor, done[key], generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
@@ -385,13 +399,15 @@ class ModuleProblem:
 # -- Changing tensors -------------------------------------------------------------------------------------------------
 
 
-def _varied(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A constant input made to vary: see :meth:`ModuleProblem.inputs`."""
+def _varied(tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool) -> torch.Tensor:
+    """A constant input made to vary: see :meth:`ModuleProblem.inputs` and :data:`Vary`."""
     if tensor.is_complex():
-        return _as_complex(_varied(_as_real(tensor), generator))
+        return _as_complex(_varied(_as_real(tensor), generator, inwards=inwards))
     if not torch.any(tensor != 0):
-        return tensor + 0.1 * _normal(tensor, generator)
-    return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, 0.1, generator), tensor)
+        varied = tensor + 0.1 * _normal(tensor, generator)
+    else:
+        varied = torch.where(torch.isfinite(tensor), tensor * _factors(tensor, 0.1, generator), tensor)
+    return _inwards(tensor, varied) if inwards else varied
 
 
 def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> torch.Tensor:
@@ -407,6 +423,23 @@ def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.
         if bool(torch.isfinite(std)) and bool(std > 1e-3 * mean.abs()):
             return mean + 0.8 * (tensor - mean) + 0.6 * std * _normal(tensor, generator)
     return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, _SPREAD, generator), tensor)
+
+
+def _inwards(given: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """``changed``, mirrored at the ends of the given tensor's range; for that of a single number counts what lies
+    between it and its half, and for that of zeros [0, 1]. Probabilities stay such, and so does what has a root.
+    """
+    if given.is_complex():
+        return _as_complex(_inwards(_as_real(given), _as_real(changed)))
+    if not given.is_floating_point() or not given.numel():
+        return changed
+    if not torch.any(given != 0):
+        return changed.abs().clamp(max=1)
+    low, high = given.aminmax()
+    if bool(low == high):  # the range of one number is from there to a half of it
+        low, high = torch.minimum(low, low / 2), torch.maximum(high, high / 2)
+    inside = torch.where(changed < low, low + (low - changed), changed)
+    return torch.where(inside > high, high + (high - inside), inside).clamp(low, high)
 
 
 def _trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

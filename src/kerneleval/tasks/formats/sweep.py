@@ -12,12 +12,12 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 
 from kerneleval.records import TensorSpec, UsageError, digest
-from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, same_bits
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.soundness import astray, depends, limit_of
 from kerneleval.tasks.formats.survey import Survey, survey
@@ -46,6 +46,9 @@ _MINIATURE_FLOPS = 200_000_000
 _TRIED_BYTES = 64 << 20
 _TRIED_FLOPS = 1_000_000_000
 """A miniature that takes more is not tried: where the file fixes its widths in the code of its layers."""
+
+_BEYOND = (-1 / 16, 1 / 16)
+"""Parts of themselves by which numbers change to see whether a file takes others than it draws."""
 
 _REDRAWN = (1, 2)
 """Draws in which a file must take another argument than its own."""
@@ -281,10 +284,18 @@ class Safe:
     """Others that the file might have had."""
     unsigned: frozenset[str] = frozenset()
     kept: frozenset[int] = frozenset()
-    """Both for :class:`ModuleProblem`."""
+    vary: Vary = "freely"
+    vary_weights: Vary = "freely"
+    bounded: bool = True
+    """All five in :attr:`options`."""
     same: tuple[str, ...] = ()
     """Tensor arguments that come out the same in every draw, by name: nothing else is known to be valid, or the file
     takes nothing else, or gives the same outputs then."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For :class:`ModuleProblem`."""
+        return {name: getattr(self, name) for name in ("unsigned", "kept", "vary", "vary_weights", "bounded")}
 
 
 def safe_distributions(surveys: Surveys) -> Safe:
@@ -299,8 +310,11 @@ def safe_distributions(surveys: Surveys) -> Safe:
     made = surveys.at(dims)
     offered = [name for name in DISTRIBUTIONS if _may_have(made, name)]
     if made.bytes > _TRIED_BYTES or made.flops > _TRIED_FLOPS:
+        if made.operators & _ASSERTING:  # not tried on a GPU, where this would end the judge
+            return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name != "redrawn"))
     problem = ModuleProblem(surveys.file, dims, "cpu")
+    _limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)
     if problem.kept == problem.traits.frozen:
@@ -320,9 +334,15 @@ def safe_distributions(surveys: Surveys) -> Safe:
         fell_out=tuple(name for name in offered if name not in found),
         unsigned=frozenset(unsigned),
         kept=problem.kept,
+        vary=problem.vary,
+        vary_weights=problem.vary_weights,
+        bounded=problem.bounded,
         same=tuple(made.arguments[index].name for index in same),
     )
 
+
+_ASSERTING = frozenset(("binary_cross_entropy", "bernoulli", "multinomial", "_assert_async"))
+"""Operators that assert in their kernels what their numbers are."""
 
 _CHOICES = frozenset(
     ("topk", "sort", "argsort", "kthvalue", "argmax", "argmin", "nonzero", "bincount", "_unique2", "unique_dim",
@@ -348,6 +368,27 @@ def _may_have(made: Survey, distribution: str) -> bool:
     if distribution == "alike":
         return max(ranks, default=0) > 1 and bool(operators & _CHOICES)
     return distribution != "trained" or made.trainable
+
+
+def _limit_changes(problem: ModuleProblem) -> None:
+    """Have ``problem.vary`` and ``problem.vary_weights`` say how far the file takes other numbers in what is alike
+    under every seed, and ``problem.bounded`` whether its other numbers may leave their range.
+    """
+    frozen = ((1, 0), (2, 0), (3, 0)) if problem.traits.frozen else ((1, 0),)
+    for name, seeds in ("vary", frozen), ("vary_weights", ((1, 1), (1, 2))):
+        for way in get_args(Vary):
+            setattr(problem, name, way)
+            if all(_agrees_on(problem, problem.inputs(one), problem.weights(other)) for one, other in seeds):
+                break
+        else:
+            setattr(problem, name, "freely")  # the file is not near fp64 as it stands either
+    args, weights = problem.inputs(1), problem.weights(1)
+
+    def takes(factor: float) -> bool:
+        scaled = [a * factor if is_inexact(a) else a for a in args]
+        return _agrees_on(problem, scaled, {n: w * factor if is_inexact(w) else w for n, w in weights.items()})
+
+    problem.bounded = not all(takes(1 + part) for part in _BEYOND)
 
 
 def _redraw(problem: ModuleProblem) -> list[int]:
