@@ -246,6 +246,11 @@ class Worker:
         self.spin_s = self.device.spin_s
         return {"op": "armed"}
 
+    def _leave_processor(self) -> None:
+        """Between windows of an accelerator, workers that do the same need not share the processor where they wait."""
+        if not self.device.pauses:
+            allow_processors(self.processors)
+
     def _timed(self, make: Callable[[], None]) -> None:
         """Run the calls of a window between two marks of the device's timer, and wait for everything they started."""
         import torch
@@ -265,6 +270,7 @@ class Worker:
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Describe the calls of the coming windows."""
+        self._leave_processor()
         _allow_many_shapes()
         self._forget_recorded()
         self.results, self.slots = [], {}
@@ -286,6 +292,7 @@ class Worker:
         import torch
 
         assert self.calling is not None
+        self._leave_processor()
         self._forget_recorded()
         gc.disable()
         try:
@@ -374,14 +381,14 @@ class Worker:
         start, stop = message["calls"]
         calls, places, wrong = self.calls[start:stop], message["places"], None
         if self.launched and self.recorded is not None:
-            of = (call.outputs for call in calls)
-            self._copy_out(zip(self.recorded.sources[start:stop], of, places, strict=True), uniform=True)
+            self._copy_out(self.recorded.sources[start:stop], calls, places, uniform=True)
         else:
             wrong = self._deliver(calls, self.results[start:stop], places, start, uniform=self.uniform)
         wrong = wrong or next(filter(None, (self.calls[index].changed() for index in message["look"])), None)
         if message["keep"] >= 0:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
-        peak = self.device.peak_memory_bytes()
+        # what recorded calls hold is not asked for, and it takes 0.3 ms to see
+        peak = None if self.launched else self.device.peak_memory_bytes()
         if stop == len(self.calls):
             self.results, self.spent = [], []
             self.device.reset_peak_memory()
@@ -411,14 +418,15 @@ class Worker:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
         ``first``: number of the first of these calls.
         """
-        fit: list[tuple[list[Any], Any, Sequence[int]]] = []
+        fit: list[tuple[list[Any], PreparedCall, Sequence[int]]] = []
         wrong: dict[str, Any] | None = None
         for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
             if problem := self._malformed(call, outputs):
                 wrong = wrong or {"call": index, **problem}
             else:
-                fit.append((self._detached(call, outputs), call.outputs, at))
-        self._copy_out(fit, uniform=uniform)
+                fit.append((self._detached(call, outputs), call, at))
+        if fit:
+            self._copy_out(*zip(*fit, strict=True), uniform=uniform)
         return wrong
 
     def _detached(self, call: PreparedCall, outputs: Sequence[Any]) -> list[Any]:
@@ -433,27 +441,30 @@ class Worker:
             for output, spec in zip(outputs, call.outputs, strict=True)
         ]
 
-    def _copy_out(self, made: Iterable[tuple[Sequence[Any], Sequence[Any], Sequence[int]]], *, uniform: bool) -> None:
-        """Copy the outputs of calls, whose specifications are given, to these places of each. ``uniform``: all are
-        prepared calls of one layout, whose places come again.
+    def _copy_out(
+        self,
+        made: Sequence[Sequence[Any]],
+        calls: Sequence[PreparedCall],
+        places: Sequence[Sequence[int]],
+        *,
+        uniform: bool,
+    ) -> None:
+        """Copy the outputs of these calls to these places of each. ``uniform``: all are prepared calls of one layout,
+        whose places come again.
         """
         import torch
 
         assert self.observing is not None
-        targets, sources = [], []
-        for outputs, specs, places in made:
-            views = self.slots.get(tuple(places)) if uniform else None
-            if views is None:
-                views = [self._slot(spec, place) for spec, place in zip(specs, places, strict=True)]
-                if uniform:
-                    self.slots[tuple(places)] = views
-            for view, output in zip(views, outputs, strict=True):
-                if view is not None:
-                    targets.append(view)
-                    sources.append(output)
-        if targets:
+        slots, keys = self.slots if uniform else {}, list(map(tuple, places))
+        for key, call in zip(keys, calls, strict=True):
+            if key not in slots:
+                slots[key] = [self._slot(spec, place) for spec, place in zip(call.outputs, key, strict=True)]
+        views = [view for key in keys for view in slots[key]]
+        filled = [(view, o) for view, o in zip(views, (o for of in made for o in of), strict=True) if view is not None]
+        if filled:
+            targets, sources = zip(*filled, strict=True)
             with torch.no_grad():
-                self.observing.foreach_copy(targets, sources)
+                self.observing.foreach_copy(list(targets), list(sources))
         self.device.synchronize()
 
     def _slot(self, spec: languages.OutputSpec, place: int) -> Any:
