@@ -444,8 +444,8 @@ def _take_calls(
         rows = torch.tensor([place[0] // size for place in places], device=into.device)
         count = len(layout.calls)
         # eight bytes at a time, as in :func:`_equal`
-        whole, part = (one[: count * size].view(torch.int64).view(count, -1) for one in (into, outputs))
-        whole[rows] = part[rows]
+        whole, early = (one[: count * size].view(torch.int64).view(count, -1) for one in (into, outputs))
+        whole[rows] = early[rows]
         return
     for call, place in enumerate(places):
         part = slice(place[0], place[0] + layout.calls[call].output_bytes) if place else slice(0)
