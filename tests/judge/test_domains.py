@@ -233,7 +233,8 @@ def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
         ("torch.rand(48, 60).softmax(-1)", "scaled"),
         ("torch.rand(48, 60)", "elements"),
         ("torch.rand(48, 60).sort().values", "steps"),
-        ("torch.rand(48, 60, dtype=torch.bfloat16).cumsum(-1) / 60", "elements"),
+        ("(torch.rand(48, 60) * 50).floor().sort().values / 50", "steps"),
+        ("torch.rand(48, 60, dtype=torch.bfloat16).cumsum(-1) / 60", "steps"),
     ],
 )
 def test_flags_and_ranges_stay_such_in_timed_windows(tmp_path, inputs, refresh):

@@ -315,7 +315,11 @@ def _refresh_of(tensor: torch.Tensor) -> Refresh:
     if tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
         return "elements"
     if tensor.is_floating_point():
-        ascending = tensor.shape[-1] >= _ASCENDING and bool((tensor[..., 1:] > tensor[..., :-1]).all())
+        ascending = (
+            tensor.dim() > 0
+            and tensor.shape[-1] >= _ASCENDING
+            and bool((tensor[..., 1:] >= tensor[..., :-1]).all() & (tensor[..., 0] < tensor[..., -1]).all())
+        )
         return "steps" if ascending else "elements"
     if tensor.shape[-1] > 1 and bool((tensor[..., 1:] >= tensor[..., :-1]).all()):
         return "steps"
