@@ -5,6 +5,7 @@ import math
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -387,14 +388,16 @@ class _Problem:
     """A problem of one linear layer, as tasks from files make them."""
 
     bounded = False
+    file, traits = SimpleNamespace(hash="", path="problem.py"), SimpleNamespace(labels=frozenset())
+    device = "cpu"
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
 
-    def inputs(self, seed: int) -> list[Any]:
+    def inputs(self, seed: int, distribution: str = "standard") -> list[Any]:
         return [torch.randn(30, 200, generator=torch.Generator().manual_seed(seed)).to(self.dtype)]
 
-    def weights(self, seed: int) -> dict[str, torch.Tensor]:
+    def weights(self, seed: int, distribution: str = "standard") -> dict[str, torch.Tensor]:
         return {"w": torch.randn(70, 200, generator=torch.Generator().manual_seed(seed + 1)).to(self.dtype)}
 
     def reference(self, args: list[Any], weights: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -87,15 +87,15 @@ def bounded(
         pool: scales of the same output on other inputs, for outputs with few elements.
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
-    held = _held(oracle, native)
+    oracle = held(oracle, native)
     if native.numel() == 0:
-        return Expected(kind="float", oracle=held, native=native)
-    measured = _measured(held, native, probed, floor, args, length)
+        return Expected(kind="float", oracle=oracle, native=native)
+    measured = _measured(oracle, native, probed, floor, args, length)
     floor, gain, finite = measured.floor, measured.gain, measured.finite
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
     slack = _slack(measured, scales, pooled=bool(pool))
     count = native.numel() if independent is None else independent
-    trivial = _trivial(as_real(held), args, gain, scales, floor) if finite else ()
+    trivial = _trivial(as_real(oracle), args, gain, scales, floor) if finite else ()
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
     bounds = Bounds(
         gain=gain,
@@ -116,7 +116,7 @@ def bounded(
         bias=_bias(floor, scales, gain) if finite and count >= POOLED else math.inf,
         common=SHARED * floor.unit * scales.mean * math.sqrt(min(1.0, length / count)),
     )
-    return Expected(kind="float", oracle=held, native=native, bounds=bounds)
+    return Expected(kind="float", oracle=oracle, native=native, bounds=bounds)
 
 
 def _bias(floor: Floor, scales: Scales, gain: float) -> float:
@@ -133,20 +133,21 @@ def scales_of(
     """
     if native.numel() == 0:
         return None
-    measured = _measured(_held(oracle, native), native, probed, floor, args, length)
+    measured = _measured(held(oracle, native), native, probed, floor, args, length)
     return _times(measured.scales, 1 / measured.gain)
 
 
-def _held(oracle: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+def held(oracle: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+    """The oracle in the type in which it is kept: fp32 beside half types."""
     half = native.dtype in (torch.float16, torch.bfloat16)
     return oracle.to(torch.float32 if half else torch.float64) if oracle.dtype == torch.float64 else oracle
 
 
 def _measured(
-    held: torch.Tensor, native: torch.Tensor, probed: torch.Tensor, floor: Floor, args: Sequence[Any], length: int
+    oracle: torch.Tensor, native: torch.Tensor, probed: torch.Tensor, floor: Floor, args: Sequence[Any], length: int
 ) -> _Measured:
     shape = _grouping(as_real(native))
-    views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
+    views = tuple(as_real(t).contiguous().view(shape) for t in (oracle, native, probed))
     limit = finite_limit(as_real(native).dtype)
     largest, rms, finite = _extent(views[0], views[1], limit)
     # fp32 holds the gain too; an oracle that is smaller than any number of it is zero

@@ -7,7 +7,7 @@ The rule itself stands in ``docs/correctness.md``; every constant here is explai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -358,6 +358,9 @@ class Expected:
     far: float = math.inf
     """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
     fixed-point number has rounding errors too)."""
+    undone: Callable[[torch.Tensor], Iterator[torch.Tensor]] | None = None
+    """``float`` outputs of problem files: the output put right where it may fall to the other side of a step
+    (``jumps.py``), again and again as more is known; asked when it is wrong."""
 
     def with_free(self, more: torch.Tensor | None) -> Expected:
         """The same with nothing asked at these elements too."""

@@ -1,7 +1,7 @@
 """Whether a problem file's outputs depend on its inputs: where they do not, a pass says nothing.
 
-Asked once for each file, size and device, whatever the candidate. Whether the outputs are near fp64 is asked for every
-call, by ``judge/oracle/reference.py``.
+Asked once for each file, size and device, whatever the candidate, as is whether the
+outputs are near fp64, by ``judge/oracle/reference.py``.
 """
 
 from __future__ import annotations

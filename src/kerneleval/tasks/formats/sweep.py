@@ -8,6 +8,7 @@ operator is, not how large. So do integers that ``Model`` reads directly, becaus
 from __future__ import annotations
 
 import functools
+import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,11 +18,15 @@ from typing import Any, NamedTuple, get_args
 import torch
 
 from kerneleval.records import TensorSpec, UsageError, digest
+from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.soundness import astray, depends, limit_of
+from kerneleval.tasks.formats.soundness import AGREE, astray, depends, limit_of
 from kerneleval.tasks.formats.survey import Survey, survey
 from kerneleval.tasks.sampling import is_power_of_two
+
+_NOISY = 19
+"""Bits that are left to fp32 where it is asked which elements lie beside a step."""
 
 GROWTH = 1.5
 """No variant takes more than this many times the bytes or operations of the file's own sizes."""
@@ -426,10 +431,14 @@ def _redraw(problem: ModuleProblem) -> list[int]:
 
 def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
     draws = _DRAWS if distribution == "outlier" else 1
-    return all(_agrees_on(problem, problem.inputs(seed, distribution), weights) for seed in range(1, 1 + draws))
+    return all(
+        _agrees_on(problem, problem.inputs(seed, distribution), weights, distribution) for seed in range(1, 1 + draws)
+    )
 
 
-def _agrees_on(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
+def _agrees_on(
+    problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor], distribution: str = "standard"
+) -> bool:
     try:
         native, exact = problem.reference(args, weights), problem.oracle(args, weights)
     except UsageError:  # the file itself takes no such values
@@ -437,4 +446,16 @@ def _agrees_on(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str
     floating = [t for t in (*native, *exact) if t.is_floating_point()]
     if not all(bool(t.isfinite().all()) for t in floating):
         return False
-    return astray(native, exact, limit_of((*args, *weights.values(), *native), problem.inside)) is None
+    limit = limit_of((*args, *weights.values(), *native), problem.inside)
+    if astray(native, exact, limit) is None:
+        return True
+    bits = _NOISY if limit <= AGREE else 3 - round(math.log2(limit))  # the limit is eight steps of a half type
+    key = ("tried", problem.file.hash, distribution, str([tuple(out.shape) for out in exact]))
+    flips = Flips(
+        lambda turn: noisy(problem, args, weights, bits, turn),
+        lambda: jumps(problem, distribution, key),
+        exact,
+        lambda: [limit / 16 * out.abs().max() if out.is_floating_point() and out.numel() else None for out in exact],
+    )
+    right = [flips.nearest(index, own) for index, own in enumerate(native)]
+    return astray(right, exact, limit) is None and not too_many(native, right)
