@@ -495,6 +495,9 @@ class Tolerance:
     drifts: bool = False
     """Whether exponentials are summed: beside an outlier those just below half a step of the sum are all lost, and a
     sum in turn drifts as one of equal terms does."""
+    kinks: bool = False
+    """Whether nothing is asked of gradients where they jump, at ties and kinks: of operators that are composed of
+    others, where the formula names no convention."""
     outlier_rms: float = 1.0
     """Multiplies the error floor of whole outputs (not of elements) under outliers; say why where it is set."""
 

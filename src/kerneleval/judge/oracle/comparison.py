@@ -137,9 +137,10 @@ def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
 
 def _asked(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[torch.Tensor]:
     """The outputs, the native ones in their place where nothing is asked."""
+    unasked = [expected.unasked(got) for got, expected in zip(outputs, expectation.outputs, strict=True)]
     return [
-        got if expected.free is None else torch.where(expected.free, expected.native, got)
-        for got, expected in zip(outputs, expectation.outputs, strict=True)
+        got if where is None else torch.where(where, expected.native, got)
+        for got, expected, where in zip(outputs, expectation.outputs, unasked, strict=True)
     ]
 
 

@@ -355,12 +355,22 @@ class Expected:
     """What its outputs must keep to beside ``plain`` (``Tolerance.contract``); None: not even the oracle's do."""
     free: torch.Tensor | None = None
     """Where nothing is asked, because the reference makes NaN of an infinity there; None: nowhere."""
+    kinks: torch.Tensor | None = None
+    """The largest magnitude where any number up to it is right, because the gradient jumps there (``kinks.py``); -1
+    elsewhere. None: nowhere."""
     far: float = math.inf
     """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
     fixed-point number has rounding errors too)."""
     undone: Callable[[torch.Tensor], Iterator[torch.Tensor]] | None = None
     """``float`` outputs of problem files: the output put right where it may fall to the other side of a step
     (``jumps.py``), again and again as more is known; asked when it is wrong."""
+
+    def unasked(self, got: torch.Tensor) -> torch.Tensor | None:
+        """Where nothing is asked of an output; None: nowhere."""
+        if self.kinks is None:
+            return self.free
+        loose = got.abs() <= self.kinks
+        return loose if self.free is None else loose | self.free
 
     def with_free(self, more: torch.Tensor | None) -> Expected:
         """The same with nothing asked at these elements too."""

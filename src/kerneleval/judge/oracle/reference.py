@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import worker_threads
+from kerneleval.judge.oracle import kinks
 from kerneleval.judge.oracle.calibration import bounded, exactly, held, independent, positions, scales_of
 from kerneleval.judge.oracle.comparison import keeps_to
 from kerneleval.judge.oracle.expectation import (
@@ -401,7 +402,16 @@ def expect(
             found = [*([_of_infinities(call)] if _asks_less(call) else []), _of_fp32(call, expected)]
             for free in found:
                 expected = tuple(one.with_free(where) for one, where in zip(expected, free, strict=True))
+        if task.tolerance.kinks and case.direction == "backward":
+            expected = tuple(replace(e, kinks=most) for e, most in zip(expected, _kinks(call), strict=True))
         return Expectation(outputs=expected, args=(*args, *(grads or ())))
+
+
+def _kinks(call: ReferenceCall) -> list[torch.Tensor | None]:
+    """``Expected.kinks`` of each gradient."""
+    wide = call.converted(_wide)
+    with precision(tf32=False):
+        return kinks.limits(lambda args: replace(wide, args=args).run("fp64"), wide.args)
 
 
 def _asks_less(call: ReferenceCall) -> bool:

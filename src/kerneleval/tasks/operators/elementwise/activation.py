@@ -59,7 +59,7 @@ _GRAD = {"over": ("grad", "x"), "no_backward": "it is a gradient itself", "relat
 
 TASKS = (
     _activation("relu", "out = max(x, 0); gradient 0 at 0", F.relu, 1, nonfinite=True, relations=(_POSITIVE,)),
-    _activation("relu6", "out = min(max(x, 0), 6)", F.relu6, 2),
+    _activation("relu6", "out = min(max(x, 0), 6); gradient 0 at 0 and 6", F.relu6, 2),
     _activation(
         "leaky_relu",
         "out = x if x > 0 else negative_slope * x",
@@ -104,12 +104,24 @@ TASKS = (
     _activation("tanhshrink", "out = x - tanh(x)", F.tanhshrink, 2, relations=(ODD,)),
     _activation("softsign", "out = x / (1 + |x|)", F.softsign, 3, relations=(ODD,)),
     _activation("softplus", "out = log(1 + e ** (beta * x)) / beta", F.softplus, 5, plain("beta", 1.5), relations=()),
-    _activation("hardtanh", "out = min(max(x, low), high)", F.hardtanh, 2, plain("low", -1.5), plain("high", 0.75)),
-    _activation("hardsigmoid", "out = min(max(x + 3, 0), 6) / 6", F.hardsigmoid, 4),
-    _activation("hardswish", "out = x * min(max(x + 3, 0), 6) / 6", F.hardswish, 5),
+    _activation(
+        "hardtanh",
+        "out = min(max(x, low), high); gradient 0 at low and high",
+        F.hardtanh,
+        2,
+        plain("low", -1.5),
+        plain("high", 0.75),
+    ),
+    _activation("hardsigmoid", "out = min(max(x + 3, 0), 6) / 6; gradient 0 at -3 and 3", F.hardsigmoid, 4),
+    _activation("hardswish", "out = x * min(max(x + 3, 0), 6) / 6; gradient 0 at -3, 1 at 3", F.hardswish, 5),
     _activation("hardshrink", "out = x if |x| > lambd else 0", F.hardshrink, 2, plain("lambd", 0.5), relations=(ODD,)),
     _activation(
-        "softshrink", "out = sign(x) * max(|x| - lambd, 0)", F.softshrink, 3, plain("lambd", 0.5), relations=(ODD,)
+        "softshrink",
+        "out = sign(x) * max(|x| - lambd, 0); gradient 0 at -lambd and lambd",
+        F.softshrink,
+        3,
+        plain("lambd", 0.5),
+        relations=(ODD,),
     ),
     _activation(
         "threshold",
@@ -120,7 +132,9 @@ TASKS = (
         plain("value", -1.0),
     ),
     _activation("relu_squared", "out = max(x, 0) ** 2", _relu_squared, 2, source="model"),
-    _activation("combined_activation", "out = sigmoid(tanh(x)) * max(x, 0)", _combined, 6, source="model", level=2),
+    _activation(
+        "combined_activation", "out = sigmoid(tanh(x)) * max(x, 0)", _combined, 6, source="model", level=2, kinks=True
+    ),
     _activation(
         "relu_backward",
         "out = grad if x > threshold else 0",

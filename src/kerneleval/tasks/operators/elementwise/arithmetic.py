@@ -143,15 +143,19 @@ TASKS = (
     ),
     pointwise(
         "clamp",
-        "out = min(max(x, low), high)",
+        "out = min(max(x, low), high); gradient 1 at low and high",
         torch.clamp,
         2,
         plain("low", -0.75),
         plain("high", 1.25),
         nonfinite=True,
     ),
-    pointwise("clamp_min", "out = max(x, low)", torch.clamp_min, 1, plain("low", -0.5), nonfinite=True),
-    pointwise("clamp_max", "out = min(x, high)", torch.clamp_max, 1, plain("high", 0.5), nonfinite=True),
+    pointwise(
+        "clamp_min", "out = max(x, low); gradient 1 at low", torch.clamp_min, 1, plain("low", -0.5), nonfinite=True
+    ),
+    pointwise(
+        "clamp_max", "out = min(x, high); gradient 1 at high", torch.clamp_max, 1, plain("high", 0.5), nonfinite=True
+    ),
     pointwise(
         "hypot",
         "out = sqrt(x ** 2 + y ** 2) without overflow on the way",

@@ -193,7 +193,7 @@ TASKS = (
     pointwise("log1p", "out = log(1 + x), exact near 0, x >= 0", torch.log1p, 2, values="nonnegative", nonfinite=True),
     pointwise(
         "logit",
-        "out = log(x / (1 - x)), x held within [eps, 1 - eps]",
+        "out = log(x / (1 - x)), x held within [eps, 1 - eps]; at both the gradient as inside",
         torch.logit,
         4,
         plain("eps", 0.0625),

@@ -211,7 +211,7 @@ def _backward(
 
 TASKS = (
     *_loss("mse_loss", "(x - target) ** 2", F.mse_loss, 2, relations=_SAME),
-    *_loss("l1_loss", "|x - target|", F.l1_loss, 2, relations=_SAME),
+    *_loss("l1_loss", "|x - target|; gradient 0 where they are equal", F.l1_loss, 2, relations=_SAME),
     *_loss(
         "smooth_l1_loss",
         "d ** 2 / (2 * beta) for d = |x - target| < beta, else d - beta / 2",
@@ -311,7 +311,15 @@ TASKS = (
         over=(_X, _SIGN),
         relations=_NEGATED,
     ),
-    *_loss("hinge_loss", "max(0, 1 - x * target), target -1, 0 or 1", _hinge, 3, over=(_X, _SIGN), relations=_NEGATED),
+    *_loss(
+        "hinge_loss",
+        "max(0, 1 - x * target), target -1, 0 or 1",
+        _hinge,
+        3,
+        over=(_X, _SIGN),
+        relations=_NEGATED,
+        kinks=True,
+    ),
     *_loss(
         "squared_hinge_loss",
         "max(0, 1 - x * target) ** 2, target -1, 0 or 1",
@@ -322,7 +330,8 @@ TASKS = (
     ),
     *_loss(
         "hinge_embedding_loss",
-        "x where target is 1, max(0, margin - x) where it is -1, their sum where it is 0",
+        "x where target is 1, max(0, margin - x) where it is -1, their sum where it is 0; at x = margin the gradient "
+        "of margin - x",
         _hinge_embedding,
         4,
         plain("margin", 0.75),
@@ -330,7 +339,7 @@ TASKS = (
     ),
     *_loss(
         "margin_ranking_loss",
-        "max(0, -target * (x - y) + margin), target -1, 0 or 1",
+        "max(0, -target * (x - y) + margin), target -1, 0 or 1; the gradient of the second where both are 0",
         _margin_ranking,
         4,
         plain("margin", 0.25),
@@ -381,6 +390,7 @@ TASKS = (
         plain("quantile", 0.875),
         source="model",
         level=2,
+        kinks=True,
     ),
     _backward("mse_loss_backward", "2 * (x - target) * grad", _mse_backward, 3),
     _backward(

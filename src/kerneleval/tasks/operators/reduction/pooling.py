@@ -248,7 +248,7 @@ TASKS = (
     ),
     pooled(
         "max_pool1d",
-        "out[b, c, p] = max_k x[b, c, p * stride + k * dilation - padding]",
+        "out[b, c, p] = max_k x[b, c, p * stride + k * dilation - padding]; the first of equal ones takes the gradient",
         F.max_pool1d,
         "L",
         "P",
@@ -259,7 +259,7 @@ TASKS = (
     pooled(
         "max_pool2d",
         "out[b, c, p, q] = max_{i, j} x[b, c, p * stride + i * dilation - padding, q * stride + j * dilation - "
-        "padding]",
+        "padding]; the first of equal ones takes the gradient",
         F.max_pool2d,
         "H W",
         "P Q",
@@ -270,7 +270,7 @@ TASKS = (
     pooled(
         "max_pool3d",
         "out[b, c, o, p, q] = max_{i, j, k} x[b, c, o * stride + i * dilation - padding, p * stride + j * dilation - "
-        "padding, q * stride + k * dilation - padding]",
+        "padding, q * stride + k * dilation - padding]; the first of equal ones takes the gradient",
         F.max_pool3d,
         "T H W",
         "O P Q",
@@ -281,7 +281,7 @@ TASKS = (
     pooled(
         "max_pool2d_ceil",
         "out[b, c, p, q] = max_{i, j} x[b, c, p * stride + i - padding, q * stride + j - padding]; windows may reach "
-        "further, if they begin before the end of x or of its left padding",
+        "further, if they begin before the end of x or of its left padding; the first of equal ones takes the gradient",
         _max_pool2d_ceil,
         "H W",
         "P Q",
@@ -302,7 +302,8 @@ TASKS = (
     ),
     pooled(
         "min_pool2d",
-        "out[b, c, p, q] = min_{i, j} x[b, c, p * stride + i - padding, q * stride + j - padding]",
+        "out[b, c, p, q] = min_{i, j} x[b, c, p * stride + i - padding, q * stride + j - padding]; the first of "
+        "equal ones takes the gradient",
         _min_pool2d,
         "H W",
         "P Q",

@@ -1,0 +1,75 @@
+"""Where the gradients of a composed operator jump: at ties and kinks, where every convention is right.
+
+``max(0, 1 - x * target)`` has gradient 0 where it is made by ``relu`` and 1 where it is made by ``clamp``, if it is
+just 0. Inputs in half types often lie there. Such elements are found by moving the inputs by next to nothing, in fp64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensors = tuple[torch.Tensor, ...]
+
+_SIZE, _PAIRS, _SMALLER = 2.0**-30, 2, 16
+"""How far inputs move, how often (up and down), and how many times less far they do to tell a jump from a slope."""
+
+_ZERO = 2.0**-30
+"""Zeros move by as much as numbers of this size."""
+
+_OWN, _WHOLE = 2.0**-24, 2.0**-36
+"""Less than this part of an element, or of the rms of all, is rounding in fp64."""
+
+
+def limits(gradients: Callable[[Sequence[Any]], Tensors], args: Sequence[Any]) -> list[torch.Tensor | None]:
+    """The largest magnitude that elements may have where each gradient jumps, and -1 where it does not. None: nowhere.
+
+    Args:
+        gradients: gradients in fp64 at given arguments.
+        args: the arguments, in fp64.
+    """
+    right = gradients(args)
+    jump = [torch.zeros(one.shape, dtype=torch.bool, device=one.device) for one in right]
+    largest = [_largest(one) for one in right]
+    for turn in range(_PAIRS):
+        for size in (_SIZE, -_SIZE):
+            far, near = (gradients(_moved(args, turn, step)) for step in (size, size / _SMALLER))
+            for place, (here, *two) in enumerate(zip(right, far, near, strict=True)):
+                jump[place] |= _jumps(here, *two)
+                largest[place] = torch.maximum(largest[place], _largest(two[1]))
+    return [
+        torch.where(where, 2 * most, -1.0) if bool(where.any()) else None
+        for where, most in zip(jump, largest, strict=True)
+    ]
+
+
+def _largest(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.abs().amax() if tensor.numel() else tensor.new_zeros(())
+
+
+def _jumps(here: torch.Tensor, far: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+    """Where what comes out of the smaller step differs by as much as that of the larger one."""
+    change = (near - here).abs()
+    rounding = float(torch.linalg.vector_norm(here)) * _WHOLE / math.sqrt(max(1, here.numel()))
+    floor = (_OWN * (here.abs() + near.abs())).clamp_min(rounding)
+    return (change > (far - here).abs() / 2) & (change > floor)
+
+
+def _moved(args: Sequence[Any], turn: int, size: float) -> list[Any]:
+    """The arguments, each element moved by one to three times ``size`` of itself; all by other amounts, so that equal
+    ones differ. The amounts are fixed and public.
+    """
+
+    def moved(tensor: torch.Tensor, place: int) -> torch.Tensor:
+        generator = torch.Generator(tensor.device).manual_seed(1000 * turn + place)
+        steps = torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype, device=tensor.device).mul_(4).sub_(2)
+        steps += steps.sign()  # in [-3, -1] or [1, 3]
+        return tensor + steps.mul_(size) * tensor.abs().masked_fill_(tensor == 0, _ZERO)
+
+    return [
+        moved(arg, place) if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg
+        for place, arg in enumerate(args)
+    ]
