@@ -15,7 +15,7 @@ from kerneleval.judge.windows.inputs import expanded_dims, gradient_of
 from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
 from kerneleval.tasks import find
 
-from .conftest import NAMES, case_of, planned
+from .conftest import NAMES, case_of, drawn, planned
 
 X = TensorSpec(name="x", shape=(64, 96), dtype="float32", differentiable=True)
 W = TensorSpec(name="w", shape=(96,), dtype="float32", role="weight", values="ones_normal")
@@ -243,6 +243,17 @@ def test_expanded_contents_are_equal_along_the_dim() -> None:
     column = one(TensorSpec(name="x", shape=(1, 8), dtype="float32"), layout="expanded")
     assert len(column.unique()) == 1
     assert torch.equal(one(W, layout="expanded"), one(W)), "weights keep their own contents"
+
+
+@pytest.mark.parametrize("name", ["normalize", "floor", "hypot", "prod", "top_p_keep"])
+def test_what_replaces_parts_of_inputs_leaves_expanded_ones_equal(name: str) -> None:
+    task = find(name)
+    for distribution in {*task.distributions} - {"nonfinite"}:
+        case = case_of(name, {dim.name: 24 for dim in task.dims}, distribution=distribution, layout="expanded")
+        specs = task.arguments(case.dims_map, case.dtype)
+        for spec, value in zip(specs, drawn(task, case)[0], strict=True):
+            if isinstance(spec, TensorSpec) and spec.role == "data":
+                assert torch.equal(inputs.laid_out(value, "expanded", spec), value)
 
 
 def test_upstream_gradients_are_repeated_as_sums_and_means_repeat_them() -> None:

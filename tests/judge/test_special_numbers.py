@@ -210,3 +210,33 @@ def test_some_rows_are_as_small_as_the_epsilon(name: str, kernel: Kernel) -> Non
     found = wrong(name, functools.partial(kernel, each=False), lambda _: True)
     assert "small_scale" in {distribution for _, distribution in found}
     assert not wrong(name, functools.partial(kernel, each=True), lambda _: True)
+
+
+def normalized_gradient(gradient: Tensor, x: Tensor, *, held: bool) -> Tensor:
+    """Without what the norm adds where it is held at the epsilon, or with it."""
+    size = x.double().norm(dim=-1, keepdim=True)
+    unit = x / size.clamp(min=1e-12)
+    along = unit * (gradient * unit).sum(-1, keepdim=True)
+    along = torch.where(size < 1e-12, 0, along) if held else along
+    return ((gradient - along) / size.clamp(min=1e-12)).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_gradients_of_rows_as_small_as_the_epsilon_are_asked_for(dtype: str) -> None:
+    asked = dtype == "float32"
+    assert not wrong(
+        "normalize", functools.partial(normalized_gradient, held=True), lambda _: True, dtype, "quick", "backward"
+    )
+    found = wrong(
+        "normalize", functools.partial(normalized_gradient, held=False), lambda _: True, dtype, "quick", "backward"
+    )
+    assert {distribution for _, distribution in found} == ({"small_scale"} if asked else set())
+
+
+@pytest.mark.parametrize("name", ["cosine_similarity", "cosine_similarity_loss_none"])
+def test_no_gradient_is_asked_for_where_pytorch_has_another_than_the_formula(name: str) -> None:
+    task = find(name)
+    for case in planned(task, tier="standard", distributions=("small_scale",), directions=("backward",)):
+        if case.dtype == "float32" and case.shape_category != "edge":
+            x, y, *_ = drawn(task, case)[0]
+            assert min(x.norm(dim=-1).min(), y.norm(dim=-1).min()) > 1e-8

@@ -26,16 +26,23 @@ Kernel = Callable[..., Any]
 
 
 def wrong(
-    name: str, kernel: Kernel, chosen: Callable[[Case], bool], dtype: str = "float32", tier: str = "quick"
+    name: str,
+    kernel: Kernel,
+    chosen: Callable[[Case], bool],
+    dtype: str = "float32",
+    tier: str = "quick",
+    direction: str = "forward",
 ) -> set[tuple[str, str]]:
-    """(layout, distribution) of the chosen forward cases of the quick tier, fp32, at which the kernel is wrong."""
+    """(layout, distribution) of the chosen cases of the quick tier, fp32, at which the kernel is wrong. Backward it is
+    given the upstream gradients first.
+    """
     task = find(name)
     found = set()
-    for case in planned(task, tier=tier, directions=("forward",), dtypes=(dtype,)):
+    for case in planned(task, tier=tier, directions=(direction,), dtypes=(dtype,)):
         if chosen(case) and (case.shape_category != "edge" or case.distribution == "nonfinite"):
-            args, _ = drawn(task, case)
-            expectation = reference.expect(task, case, args)
-            if isinstance(compare(called(kernel, args), expectation), Mismatch):
+            args, grads = drawn(task, case)
+            expectation = reference.expect(task, case, args, grads)
+            if isinstance(compare(called(kernel, [*(grads or ()), *args]), expectation), Mismatch):
                 found.add((case.layout, case.distribution))
     return found
 
@@ -296,6 +303,67 @@ def test_a_kernel_that_is_wrong_at_zero_is_found(name: str, kernel: Kernel | Non
         assert not wrong(name, kernel, plain)
         assert wrong(name, kernel, degenerate, tier="standard")
     assert not wrong(name, find(name).reference, degenerate, tier="standard")
+
+
+def without_one(x: Tensor) -> Tensor:
+    """The product of a row without each of its elements."""
+    ones = torch.ones_like(x[..., :1])
+    left = torch.cat((ones, x[..., :-1].cumprod(-1)), -1)
+    return left * torch.cat((x.flip(-1)[..., :-1].cumprod(-1).flip(-1), ones), -1)
+
+
+def prod_gradient(gradient: Tensor, x: Tensor, *, whole: bool) -> Tensor:
+    """The product by the element, and 0 at a zero, or the product of the others."""
+    out = without_one(x.double()) * gradient[..., None]
+    return out.to(x.dtype) if whole else torch.where(x == 0, 0, out).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_gradient_of_the_only_zero_of_a_product_is_asked_for(dtype: str) -> None:
+    for whole in (True, False):
+        kernel = functools.partial(prod_gradient, whole=whole)
+        found = wrong("prod", kernel, lambda _: True, dtype, direction="backward")
+        assert {distribution for _, distribution in found} == (set() if whole else {"outlier"})
+
+
+def nucleus(logits: Tensor, p: Tensor, *, beyond: bool, wide: bool) -> Tensor:
+    shares, order = torch.softmax(logits.double() if wide else logits, -1).sort(dim=-1, descending=True, stable=True)
+    before = shares.cumsum(-1) - shares
+    kept = before <= p[:, None] if beyond else before < p[:, None]
+    return torch.zeros_like(kept).scatter(1, order, kept)
+
+
+def likely(logits: Tensor, p: Tensor, *, beyond: bool, wide: bool) -> Tensor:
+    if wide:
+        least = logits.amax(-1, keepdim=True) + p.log()[:, None]
+        return logits > least if beyond else logits >= least
+    shares = torch.softmax(logits, -1)
+    least = p[:, None] * shares.amax(-1, keepdim=True)
+    return shares > least if beyond else shares >= least
+
+
+def over_epsilon(logits: Tensor, epsilon: float, *, beyond: bool, wide: bool) -> Tensor:
+    terms = torch.exp((logits.double() if wide else logits) - logits.amax(-1, keepdim=True))
+    shares = terms * (1 / terms.sum(-1, keepdim=True))
+    return shares > epsilon if beyond else shares >= epsilon
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("top_p_keep", nucleus), ("min_p_keep", likely), ("epsilon_keep", over_epsilon)]
+)
+def test_a_share_that_equals_its_bound_is_on_the_right_side(name: str, kernel: Kernel, wide: bool) -> None:
+    assert not wrong(name, functools.partial(kernel, beyond=False, wide=wide), lambda _: True)
+    assert wrong(name, functools.partial(kernel, beyond=True, wide=wide), plain)
+
+
+def test_no_nan_is_asked_for_where_its_place_says_what_comes_out() -> None:
+    def largest(index: Tensor, weight: Tensor) -> Tensor:
+        return weight[index].amax(1)
+
+    assert not wrong("embedding_bag_max", largest, lambda _: True)
+    assert not wrong("embedding_bag_max", find("embedding_bag_max").reference, lambda _: True)
+    assert wrong("embedding_bag_max", lambda index, weight: largest(index, weight).clamp(max=1e30), lambda _: True)
 
 
 def shifted(a: Tensor) -> Tensor:

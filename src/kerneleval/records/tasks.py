@@ -198,7 +198,7 @@ sixteenth near the end of the range, integers in [low, high), integers over the 
 (``judge/windows/matrices.py``)."""
 
 
-Nonfinite = Literal["ieee", "limits", "masked", "masked_nan", "nan", "none"]
+Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "nan", "none"]
 """What an argument has under ``nonfinite``:
 
 * ``ieee``: NaN and both infinities, because IEEE arithmetic defines what comes out;
@@ -206,6 +206,7 @@ Nonfinite = Literal["ieee", "limits", "masked", "masked_nan", "nan", "none"]
 * ``masked``: minus infinity over parts of rows, as masks leave it, asked for like ``limits``;
 * ``masked_nan``: the same and NaN, rows of nothing but minus infinity among them;
 * ``nan``: NaN alone, because right kernels differ about infinities;
+* ``infinite``: both infinities alone, because what PyTorch makes of NaN hangs on its place; asked for like ``limits``;
 * ``none``: numbers.
 """
 
@@ -253,7 +254,11 @@ class TensorSpec:
     by the same factors in all such arguments of one shape."""
     epsilon: float = 0.0
     """What the norm of a row (last dim) is held against: some rows of ``small_scale`` data come down to an eighth of
-    it, forward; not in float16, which has no such numbers. 0: none do."""
+    it; not in float16, which has no such numbers, and backward not in bfloat16. 0: none do."""
+    epsilon_backward: bool = True
+    """Whether they do so backward, too."""
+    even: bool = False
+    """As ``Arg`` has it."""
     along: tuple[int, ...] = ()
     """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
     edges: tuple[float, ...] = ()
@@ -316,6 +321,10 @@ class Arg:
     """Empty: what the operator has."""
     extreme: bool = False
     epsilon: float = 0.0
+    epsilon_backward: bool = True
+    even: bool = False
+    """Whether some rows (last dim) are scores of which 2^k are 0 and the others far below: their softmax is exact in
+    every arithmetic. The share that goes with such a row (an argument of as many rows) equals a sum of them."""
     along: str = ""
     """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
     argument has any: the last dim of the first argument of role ``data``."""
@@ -363,6 +372,8 @@ class Arg:
             nonfinite=self.nonfinite or "ieee",
             extreme=self.extreme,
             epsilon=self.epsilon,
+            epsilon_backward=self.epsilon_backward,
+            even=self.even,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             slow=self.slow,

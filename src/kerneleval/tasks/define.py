@@ -179,6 +179,8 @@ class _Own:
     """Whether large and small data reach the ends of the range (``TensorSpec.extreme``)."""
     epsilon: float = 0.0
     """Size of rows that small data come down to (``TensorSpec.epsilon``)."""
+    epsilon_backward: bool = True
+    """Whether they do backward: not where PyTorch's gradient is another than that of the formula there."""
     index_output: bool = False
     """Whether the outputs are indices, judged by the elements that they select."""
     exact: bool = False
@@ -197,7 +199,8 @@ class _Own:
         def whole(arg: Arg) -> Arg:
             along = arg.shape.split()[-1] if self.rows and arg is row else arg.along
             arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along, extreme=arg.extreme or self.extreme)
-            arg = replace(arg, epsilon=self.epsilon) if self.epsilon and arg.role == "data" else arg
+            if self.epsilon and arg.role == "data":
+                arg = replace(arg, epsilon=self.epsilon, epsilon_backward=self.epsilon_backward)
             return replace(arg, differentiable=False) if no_backward else arg
 
         return tuple(whole(a) if isinstance(a, Arg) else a for a in self.args)

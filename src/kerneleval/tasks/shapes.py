@@ -384,7 +384,9 @@ class _Planner:
             every = list(self._others(times=1))
             strided = [pair for pair in every if pair[1] != "contiguous"]
             dense = [pair for pair in every if pair[1] == "contiguous" and pair[0] not in DEGENERATE]
-            yield from dict.fromkeys((*every[:1], *strided[-1:], *dense[1:2]))
+            held = any(isinstance(arg, Arg) and arg.epsilon and arg.epsilon_backward for arg in self.task.table.args)
+            small = [pair for pair in dense if pair[0] == "small_scale" and held]
+            yield from dict.fromkeys((*every[:1], *strided[-1:], *(small or dense[1:2])))
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
         varied = [d for d in self.distributions if d not in ("standard", *DEGENERATE, *ROW_DISTRIBUTIONS)]

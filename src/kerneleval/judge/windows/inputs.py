@@ -175,6 +175,10 @@ _MOST_EXPONENT = 400
 """Of extreme data: fp64 holds their squares."""
 _UNDERFLOW = (70, 91)
 """Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
+_NEAR_EPSILON = 64.0
+"""From an eighth of an epsilon to eight of it."""
+_FAR_DOWN = -1000.0
+"""A score beside 0 of which exp is 0 in every type."""
 _LEAST_ROWS = 4
 """Fewer rows have no row of nothing but NaN."""
 _NAN_ROWS = 32
@@ -243,15 +247,25 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
                 other = next(i for i, one in enumerate(specs) if one.name == spec.equals)
                 _share_rows(values[other], tensor, generator)
         values.append(_saturated(tensor, dtype) if narrow else tensor)
+    _together(specs, values, case, seed, device)
+    return values
+
+
+def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: int, device: str) -> None:
+    """Puts in what several arguments share, and what replaces parts of them; not where elements must be equal."""
     if any(isinstance(spec, TensorSpec) and spec.wide for spec in specs):
         widen(specs, values, case, stream(seed, "whole numbers", device))
-    if case.distribution == "nonfinite" and case.layout != "expanded":
-        _meeting(specs, values, seed)
-    if case.direction == "forward" and case.distribution in ("large_scale", "small_scale"):
-        _extreme(specs, values, case.distribution, seed)
-        if case.distribution == "small_scale":
-            _tiny_rows(specs, values, seed)
-    return values
+    if case.layout == "expanded":
+        return
+    match case.distribution:
+        case "nonfinite":
+            _meeting(specs, values, seed)
+        case "standard":
+            _even_rows(specs, values, seed)
+        case "large_scale" | "small_scale" if case.direction == "forward":
+            _extreme(specs, values, case.distribution, seed)
+    if case.distribution == "small_scale":
+        _tiny_rows(specs, values, case.direction, seed)
 
 
 def _share_rows(x: torch.Tensor, y: torch.Tensor, generator: torch.Generator) -> None:
@@ -453,6 +467,7 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         flat[places] = flat[places] * OUTLIER_FACTOR
         tensor = _sparse(tensor, generator) if spec.values in ("normal", "nonnegative") else tensor
         tensor = tensor.abs_() if spec.values == "nonnegative" else tensor
+        tensor = _lone_zeros(tensor, generator) if spec.values == "ones_normal" else tensor
     elif distribution == "nonfinite" and tensor.numel() and spec.nonfinite != "none":
         _not_finite(spec, tensor, generator)
     elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
@@ -472,7 +487,7 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
         return
     flat = tensor.view(-1)
     each = max(1, min(_NONFINITE_EACH, flat.numel() // 64))
-    values = _NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else _NONFINITE
+    values = _NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else _NONFINITE[spec.nonfinite == "infinite" :]
     places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
     for row, value in enumerate(values):
         flat.index_fill_(0, places[row], value)
@@ -563,15 +578,46 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
             value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
 
 
-def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Half of the rows (last dim) of arguments with an ``epsilon`` have norms down to an eighth of it."""
+def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
+    """Half of the rows (last dim) of arguments with an ``epsilon`` have norms down to an eighth of it; half of these,
+    up to eight of it. Backward not in half types: gradients jump there, and norms are rounded to the type.
+    """
     for position, (spec, value) in enumerate(zip(specs, values, strict=True)):
         if not isinstance(spec, TensorSpec) or not spec.epsilon or not value.numel() or value.dtype == torch.float16:
             continue
+        if direction == "backward" and (value.itemsize == 2 or not spec.epsilon_backward):
+            continue
         generator = stream(seed, f"tiny rows {position}", str(value.device))
         unit = torch.rand((*value.shape[:-1], 1), generator=generator, device=value.device, dtype=torch.float64)
-        least = min(1.0, spec.epsilon / (8 * SMALL_SCALE * spec.scale * math.sqrt(value.shape[-1])))
-        value.mul_(torch.exp((2 * unit - 1).clamp_(min=0).mul_(math.log(least))).to(value.dtype))
+        about = spec.epsilon / (SMALL_SCALE * spec.scale * math.sqrt(value.shape[-1]))
+        least = math.log(min(1.0, about / 8))
+        near = (least + (4 * unit - 3) * math.log(_NEAR_EPSILON)).clamp_(max=0)
+        value.mul_(torch.exp(torch.where(unit < 0.75, (4 * unit - 2).clamp_(min=0) * least, near)).to(value.dtype))
+
+
+def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """One in four rows (last dim) of arguments that are ``TensorSpec.even``: 2, 4, 8 or the most possible of its scores
+    are 0, one after the other from a secret place on, and the others far below. A share of the row (an argument of as
+    many rows) is 1, or less than 1 and what some of them have together where it may be more than 1, too.
+    """
+    for spec, value in zip(specs, values, strict=True):
+        if not isinstance(spec, TensorSpec) or not spec.even or not value.numel() or value.shape[-1] < 2:
+            continue
+        generator = stream(seed, f"even {spec.name}", str(value.device))
+        rows, width = (*value.shape[:-1], 1), value.shape[-1]
+
+        def secret(high: int, of: Sequence[int] = rows, generator: torch.Generator = generator) -> torch.Tensor:
+            return torch.randint(high, of, generator=generator, device=generator.device)
+
+        chosen, power, most = secret(4) == 0, secret(4) + 1, width.bit_length() - 1
+        count = 1 << torch.where(power == 4, most, power.clamp(max=most))
+        alike = (torch.arange(width, device=value.device) + secret(width)) % width < count
+        value.copy_(torch.where(chosen, torch.where(alike, 0.0, _FAR_DOWN).to(value.dtype), value))
+        some = (secret(1 << 30) % (count - 1) + 1) / count
+        for other, share in zip(specs, values, strict=True):
+            if isinstance(other, TensorSpec) and other.shape == value.shape[:-1]:
+                part = some if other.values == "variance" else torch.ones_like(some)
+                share.copy_(torch.where(chosen, part.to(share.dtype), share[..., None])[..., 0])
 
 
 def _most_exponent(dtype: torch.dtype, scale: float) -> int:
@@ -596,6 +642,17 @@ def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     signed = torch.where(one_in(2, rows), -tensor.abs(), tensor.abs())
     out = torch.where(thin & one_in(2, rows), signed, tensor).masked_fill_(zero, 0)
     return out if out.is_complex() else torch.where(zero, _with_signs(torch.zeros_like(out), generator), out)
+
+
+def _lone_zeros(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A secret element of every second row (last dim) is 0, half of the time -0, and another one of every eighth."""
+    rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1]
+    zero = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
+    for count in (2, 8):
+        some = torch.randint(count, rows, generator=generator, device=tensor.device) == 0
+        place = torch.randint(width, rows, generator=generator, device=tensor.device)
+        zero |= some & (torch.arange(width, device=tensor.device) == place)
+    return torch.where(zero, _with_signs(torch.zeros_like(tensor), generator), tensor)
 
 
 def _with_signs(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -226,6 +226,7 @@ TASKS = (
         least=_LEAST,
         relations=(_SYMMETRY, _SCALED),
         epsilon=1e-8,
+        epsilon_backward=False,  # PyTorch has the norm's gradient where it is held at epsilon
     ),
     _between(
         "normalized_cosine_similarity",

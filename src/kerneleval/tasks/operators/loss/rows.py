@@ -331,6 +331,7 @@ TASKS = (
         _cosine_similarity,
         6,
         epsilon=1e-8,
+        epsilon_backward=False,  # as cosine_similarity
         where="4 <= N",
         relations=(mapping("symmetry", lambda x, y: (y, x), lambda outs, _: outs), homogeneity({0: 2.0}, {})),
     ),

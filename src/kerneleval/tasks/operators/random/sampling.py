@@ -6,6 +6,7 @@ sums, of which the last digit may turn a token that stands on the edge.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -114,6 +115,7 @@ def _beam_search_step(scores: Tensor, logprobs: Tensor) -> tuple[Tensor, Tensor,
 
 
 _LOGITS = data("logits", "M N", nonfinite="masked")
+_EVEN = replace(_LOGITS, even=True)
 _SAMPLING = "what is sampled has no gradient"
 _TOKENS: Any = {"source": "vllm", "no_backward": _SAMPLING, "group": "Fusion", "level": 2}
 
@@ -229,7 +231,7 @@ TASKS = (
         "out = whether the tokens before it, in the order of softmax(logits[m]), largest first, have less than p[m] "
         "together; equal ones keep their order",
         _top_p_keep,
-        (_LOGITS, data("p", "M", values="variance")),
+        (_EVEN, data("p", "M", values="variance")),
         *_KEPT,
         each=18,
         rows=("ordered",),
@@ -241,7 +243,7 @@ TASKS = (
         "min_p_keep",
         "out = whether s >= p[m] * max(s), s = softmax(logits[m])",
         _min_p_keep,
-        (_LOGITS, data("p", "M", fan_in="N", values="uniform")),  # of larger ones hardly any token is left
+        (_EVEN, data("p", "M", fan_in="N", values="uniform")),  # of larger ones hardly any token is left
         *_KEPT,
         each=7,
         relations=(_COLUMNS, *_MOVED),
@@ -262,10 +264,11 @@ TASKS = (
         "epsilon_keep",
         "out = whether softmax(logits[m]) >= epsilon",
         _epsilon_keep,
-        (_LOGITS, plain("epsilon", formula="1 / max(1, N)")),
+        (_EVEN, plain("epsilon", formula="1 / max(1, N)")),
         *_KEPT,
         each=6,
         relations=(_COLUMNS, *_MOVED),
+        without=("small_scale",),  # all shares are 1 / N up to rounding
         **_ROW,
         **_SINGLE,
     ),
