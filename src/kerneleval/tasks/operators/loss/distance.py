@@ -269,7 +269,7 @@ TASKS = (
         )
         for name, norm, reference, more in (
             ("normalize", "sqrt(sum_n x[m, n] ** 2)", F.normalize, {}),
-            ("normalize_l1", "sum_n |x[m, n]|", _normalize_l1, {}),
+            ("normalize_l1", "sum_n |x[m, n]|", _normalize_l1, {"kinks": True}),
             ("normalize_max", "max_n |x[m, n]|", _normalize_max, {"reduction": "1", "kinks": True}),
         )
     ),
