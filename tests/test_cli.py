@@ -394,6 +394,8 @@ def test_every_command_is_known_to_the_errors() -> None:
         ([*CHECK, "--case", ""], "--case is empty; give a key such as gelu/forward/M=4,N=7/float32/"),
         ([*CHECK, "--quick", "--precise"], "--quick and --precise exclude each other"),
         (["tasks", "geluu"], "no task is called 'geluu'; did you mean gelu"),
+        (["tasks", "list"], "'list' is no task: kerneleval tasks lists all of them, kerneleval tasks NAME shows one"),
+        (["tasks", "show", "gelu"], "(gelu); kerneleval tasks lists all of them, kerneleval tasks NAME shows one; see"),
         (["tasks", "gelu", "--category", "gemm"], "gelu and --category exclude each other; leave one out"),
         (["tasks", "gelu", "--level", "1", "--search", "x"], "gelu and --level, --search exclude each other"),
         (["tasks", "--category", "gem"], "--category 'gem' is unknown; did you mean gemm?"),

@@ -10,7 +10,7 @@ import torch
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.calibration import bounded
-from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
+from kerneleval.judge.oracle.comparison import Match, Mismatch, _beside, compare
 from kerneleval.judge.oracle.diagnosis import SLUGS
 from kerneleval.judge.oracle.expectation import Expectation, Scales, floor_of, tiles
 from kerneleval.records import to_plain
@@ -396,6 +396,7 @@ def test_mutants_are_told_apart(mutant: str, dtype: str) -> None:
         (770, 769, "only index 769 along dim 0 is wrong: is a partial block handled?"),
         (770, 768, "only indices 768 to 769 along dim 0 are wrong: is a partial block handled?"),
         (2065, 2048, "along dim 0 are wrong: is a partial block handled, or does something hold 2048 alone?"),
+        (5, 4, "only index 4 along dim 0 is wrong"),
     ],
 )
 def test_wrong_ends_are_named(size: int, first: int, words: str) -> None:
@@ -405,6 +406,12 @@ def test_wrong_ends_are_named(size: int, first: int, words: str) -> None:
     result = compare([output], expectation)
     assert isinstance(result, Mismatch)
     assert words in result.message
+    assert ("partial block" in result.message) == (size >= 32)
+
+
+def test_an_error_just_beyond_its_bound_is_told_from_it() -> None:
+    assert (_beside(0.00102049, 0.00101991), _beside(0.00101991, 0.00102049)) == ("0.0010205", "0.0010199")
+    assert (_beside(0.5, 0.25), _beside(1.0, 1.0)) == ("0.5", "1")
 
 
 def test_two_coarse_elements_are_not_all_over() -> None:

@@ -174,8 +174,10 @@ def _explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
     """What kind of error it is (usage, infrastructure, internal), and its message."""
     if isinstance(error, _ClickException):
         text = str(error.format_message()).replace("Value error, ", "").rstrip(".")  # type: ignore[attr-defined]
-        see = " ".join(filter(None, ("kerneleval", _command_of(arguments), "--help")))
-        return "usage", f"{text[:1].lower()}{text[1:]}; see {see}"
+        command = _command_of(arguments)
+        hint = f"; {tasks.HINT}" if command == "tasks" and "extra argument" in text else ""
+        see = " ".join(filter(None, ("kerneleval", command, "--help")))
+        return "usage", f"{text[:1].lower()}{text[1:]}{hint}; see {see}"
     if isinstance(error, UsageError):
         return "usage", str(error)
     if isinstance(error, KernelEvalError):

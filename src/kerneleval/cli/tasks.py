@@ -70,6 +70,11 @@ _FILTERS: dict[str, Option] = {
 }
 """Options that choose tasks -> fields of :class:`kerneleval.tasks.search.Query`."""
 
+_NO_TASKS = ("list", "show")
+"""Words that are taken for commands of ``kerneleval tasks``, which has none."""
+HINT = "kerneleval tasks lists all of them, kerneleval tasks NAME shows one"
+"""How it is used."""
+
 
 @takes(*_FILTERS, options=_FILTERS)
 def tasks(
@@ -96,6 +101,8 @@ def tasks(
         raise UsageError(f"{name or '--peer'} and {', '.join(filters)} exclude each other; leave one out")
     if name and peer:
         raise UsageError(f"{name} and --peer exclude each other; leave one out")
+    if name in _NO_TASKS:
+        raise UsageError(f"{name!r} is no task: {HINT}")
     from kerneleval import tasks as stage
     from kerneleval.reports import tasks as report
     from kerneleval.reports import tasks_view

@@ -485,6 +485,12 @@ def _beyond(got: torch.Tensor, expected: Expected) -> torch.Tensor:
     return wrong.view(as_real(got).shape)
 
 
+def _beside(number: float, other: float) -> str:
+    """The number, in as many digits as tell it from the other: three or more."""
+    texts = ((f"{number:.{digits}g}", f"{other:.{digits}g}") for digits in range(3, 18))
+    return next((one for one, two in texts if one != two), f"{number:.3g}")
+
+
 def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
     at = f"element {evidence['worst_index']} is {evidence['got']:.8g}, expected {evidence['expected']:.8g}"
     beyond = f"{evidence['beyond']} of {evidence['of']} elements are"
@@ -498,11 +504,10 @@ def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
         if bound >= 1:  # relative to an output that is zero, figures say nothing
             times = f"rms error {error / bound:.3g} times its bound, where hardly more than rounding comes out"
             return f"{times}; {at}; {those}"
-        return f"relative rms error {error:.3g}, bound {bound:.3g}; {at}; {those}"
+        return f"relative rms error {_beside(error, bound)}, bound {_beside(bound, error)}; {at}; {those}"
     if rule == "element":
-        return (
-            f"{at}; {beyond} beyond their bound (their relative rms error, {error:.3g}, is within its own, {bound:.3g})"
-        )
+        within = f"{_beside(error, bound)}, is within its own, {_beside(bound, error)}"
+        return f"{at}; {beyond} beyond their bound (their relative rms error, {within})"
     if rule == "bias":
         mean, most = evidence["bias"], evidence["bias_bound"]
         words = "a factor, an offset, or numbers that are cut instead of rounded to nearest"

@@ -43,6 +43,8 @@ _FEW = 0.01
 _MOST_OF = 0.25
 """Errors in a smaller share of the elements are not all over."""
 _ALL_OVER = "all over the output"
+_BLOCK = 32
+"""The shortest dim at whose end a block of a kernel may be partial."""
 _LIMIT = 256
 """A power of two from here on, behind which all is wrong, may be the length of a table."""
 _NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
@@ -154,6 +156,8 @@ def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
             if 0 < first >= size / 2 and count >= 0.5 * wrong.numel() / size * (size - first):
                 are = f"index {first}" if first == size - 1 else f"indices {first} to {size - 1}"
                 are += f" along dim {dim} {'is' if first == size - 1 else 'are'} wrong"
+                if size < _BLOCK:
+                    return "tail_wrong", f"only {are}"
                 limit = f", or does something hold {first} alone" if first >= _LIMIT and not first & first - 1 else ""
                 return "tail_wrong", f"only {are}: is a partial block handled{limit}?"
         if wrong.ndim > 1:
