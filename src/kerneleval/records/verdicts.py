@@ -266,8 +266,8 @@ _REASONS = {
     "build": "build_error load_error missing",
     "sandbox": "crash device_error exit memory_limit output_flood timeout",
     "wire": "protocol",
-    "behavioural": "exception hard_coded_shapes input_mutation output_alias output_reused refuses_values"
-    " refuses_when_timed unjoined_work unsupported weights_mismatch",
+    "behavioural": "exception hard_coded_shapes input_mutation output_alias output_overwritten output_reused"
+    " refuses_values refuses_when_timed unjoined_work unsupported weights_mismatch",
     "numerical": "broken_relation dependent_draws missing_gradient not_reproducible wrong_count wrong_device"
     " wrong_dtype wrong_in_training wrong_output wrong_shape wrong_type",
     "launch": "track_not_allowed wrong_when_watched",
@@ -279,7 +279,7 @@ _REASONS = {
 """Layer -> the reasons of failures that come from it."""
 
 _CHECKS = {
-    "numerical": "drawing far_offsets relations secret_shapes training",
+    "numerical": "drawing far_offsets order relations secret_shapes training",
     "launch": "track",
     "temporal": "conditions limits timing",
     "tampering": "tampering",

@@ -148,6 +148,7 @@ Reason = Literal[
     "not_reproducible",
     "output_alias",
     "output_flood",
+    "output_overwritten",
     "output_reused",
     "protocol",
     "refuses_values",

@@ -120,7 +120,7 @@ class Calling:
         """How a single call is made in that direction."""
         if direction == "backward":
             return self.backward if self._loaded.backward is None else self.explicit_backward
-        return self.in_training if direction == "training" else self.forward
+        return {"training": self.in_training, "kept": self.kept, "again": self.again}.get(direction, self.forward)
 
     def forward(self, call: PreparedCall) -> Any:
         """Outputs, while no gradients are wanted."""
@@ -160,6 +160,10 @@ class Calling:
         gradients. An output may depend on none of the arguments that gradients are wanted for. ``inside``: arguments
         are no leaves but made from them, as activations inside a network are.
         """
+        return self._made(call, inside=inside)[1]
+
+    def _made(self, call: PreparedCall, *, inside: bool = False) -> tuple[Any, tuple[list[Any], list[Any], list[Any]]]:
+        """What a forward call returned, and its graph."""
         import torch
 
         arguments = self._leaves(call)
@@ -173,7 +177,7 @@ class Calling:
         if not carrying:
             text = "no backward: the forward result carries no gradient and there is no backward entry point"
             raise NoGradientError(text)
-        return [o for o, _ in carrying], leaves, [g for _, g in carrying]
+        return result, ([o for o, _ in carrying], leaves, [g for _, g in carrying])
 
     def interleaved(self, calls: Sequence[PreparedCall]) -> list[list[Any]]:
         """Gradients of every call, taken in turn after all forward calls; every second as inside a network."""
@@ -192,6 +196,24 @@ class Calling:
 
         with torch.enable_grad():
             return self._loaded.forward(self._leaves(call), (), call.dims)
+
+    def kept(self, call: PreparedCall) -> Any:
+        """The outputs of a forward call, of which the gradients were taken before anyone reads them."""
+        import torch
+
+        with torch.enable_grad():
+            result, graph = self._made(call)
+            self._gradients(graph, call.wanted)
+            return result
+
+    def again(self, call: PreparedCall) -> Any:
+        """The gradients of a graph that is gone through for the second time."""
+        import torch
+
+        with torch.enable_grad():
+            graph = self._graph(call)
+            self._gradients(graph, call.wanted, keep=True)
+            return self._gradients(graph, call.wanted)
 
     def _leaves(self, call: PreparedCall) -> list[Any]:
         """Arguments of which those that gradients are wanted for ask for them."""

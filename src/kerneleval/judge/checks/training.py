@@ -40,6 +40,7 @@ class _Wrong(NamedTuple):
     message: str
     alone: bool = False
     """Whether it is in an ordinary window as well, so that training is not the reason."""
+    reason: Reason = "wrong_in_training"
 
 
 @register
@@ -61,7 +62,7 @@ def training(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcom
                     raise
                 break  # strided arguments, or a forward of sizes that only the backward entry point takes
             if wrong is not None:
-                reason: Reason = "wrong_output" if wrong.alone else "wrong_in_training"
+                reason: Reason = "wrong_output" if wrong.alone else wrong.reason
                 message = f"{case.key}: {wrong.message if wrong.alone else f'{words}: {wrong.message}'}"
                 yield Finding(level="fail", stage="correctness", reason=reason, message=message)
                 return
@@ -127,6 +128,32 @@ def _interleaved(calls: Calls, case: Case) -> _Wrong | None:
     )
     window = _window(calls.loaded, calls, layout, drawn)
     return _first_wrong(window, layout, drawn, lambda one: _wrong_alone(calls, bound, one))
+
+
+def _kept(calls: Calls, case: Case) -> _Wrong | None:
+    """The outputs of a call that are read when its gradients have been taken."""
+    if calls.task.in_place:
+        return None
+    bound, forward = calls.bind(case), calls.bind(replace(case, direction="forward"))
+    drawn = bound.draw(new_secret())
+    there = forward.expect(drawn.args, [])
+    outputs = forward.call_layout(there).outputs
+    layout = WindowLayout([replace(bound.call_layout(drawn), outputs=outputs)], "kept")
+    window = _window(calls.loaded, calls, layout, [drawn])
+    wrong = _first_wrong(window, layout, [there], lambda one: _wrong_alone(calls, forward, one))
+    return wrong and wrong._replace(reason="output_overwritten")
+
+
+def _again(calls: Calls, case: Case) -> _Wrong | None:
+    """The gradients of a graph that is kept and gone through twice; a backward pass may refuse that."""
+    bound = calls.bind(case)
+    drawn = bound.draw(new_secret())
+    layout = WindowLayout([bound.call_layout(drawn)], "again")
+    try:
+        window = _window(calls.loaded, calls, layout, [drawn])
+    except WorkerError:
+        return None
+    return _first_wrong(window, layout, [drawn], lambda one: _wrong_alone(calls, bound, one))
 
 
 def _first_wrong(
@@ -248,6 +275,11 @@ _LOOKS: Mapping[str, _Look] = {
     "right gradients, but while they are asked for, the outputs are wrong": _outputs,
     "gradients are wrong inside a network, or when the forward is called again before they are taken": _interleaved,
     "gradients are wrong where only some arguments ask for theirs": _some,
+    "the backward pass writes over an output of its forward call, and who reads it afterwards reads something else. "
+    "Give gradients memory of their own": _kept,
+    "gradients are wrong when they are taken again (retain_graph=True): the backward pass writes over what it needs": (
+        _again
+    ),
 }
 """Ways in which training differs from a single gradient, by what is wrong there."""
 

@@ -163,10 +163,14 @@ def offsets(sizes: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
     return found, position
 
 
+InTraining = Literal["training", "interleaved", "kept", "again"]
+"""Ways in which training calls (``worker/calls.py``)."""
+
+
 class WindowLayout:
     """Byte offsets of the tensors of K calls in shared memory. One layout serves any number of windows."""
 
-    def __init__(self, calls: Sequence[CallLayout], direction: Direction | Literal["training", "interleaved"]) -> None:
+    def __init__(self, calls: Sequence[CallLayout], direction: Direction | InTraining) -> None:
         self.calls = tuple(calls)
         self.direction = direction
         self.offsets, self.input_bytes = offsets([[slot.nbytes for slot in call.slots] for call in self.calls])
