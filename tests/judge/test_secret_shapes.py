@@ -151,3 +151,18 @@ def test_no_dims_are_large_where_no_large_shape_was_asked_for(judge: Judge) -> N
     cases = secret_sizes.secret_cases(find("gelu"), planned, budget, large=4)
     taken = [shapes.case_bytes(find("gelu"), "forward", case.dims_map, "float32") for case in cases]
     assert max(taken) <= budget.memory_bytes // 2
+
+
+def test_a_dtype_that_is_not_supported_says_nothing_about_dims(judge: Judge, tmp_path: Path) -> None:
+    """Cases at other numbers of dims came in dtypes that the candidate had refused in every planned case."""
+    path = tmp_path / "relu.py"
+    path.write_text(
+        "import torch\n\n\ndef relu(x):\n    if x.dtype != torch.float32:\n"
+        "        raise NotImplementedError('no entry point for ' + str(x.dtype))\n    return torch.relu(x)\n"
+    )
+    options: dict[str, Any] = {**OPTIONS, "dtypes": ("float32", "float16"), "categories": ("tiny", "small")}
+    verdict = check(path, "relu", judge=judge, timed=False, allow=("library",), **options)
+    assert verdict.verdict == "passed", verdict.message
+    said = [finding for finding in verdict.findings if finding.check == "secret_shapes"]
+    assert [finding.level for finding in said] == ["info"], said
+    assert "M=none" in said[0].message

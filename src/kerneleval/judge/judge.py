@@ -24,7 +24,7 @@ from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.probes.calls import BoundCase, Calls
-from kerneleval.judge.probes.cells import CellJudge, far_offsets, secret_shapes
+from kerneleval.judge.probes.cells import CellJudge, far_offsets, opening, secret_shapes
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.timing.timer import NoiseFigures, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
@@ -263,18 +263,12 @@ class Judge:
         self.pool.make_spare()  # for the next candidate; ready long before anything is timed
         calls = Calls(loaded, job.task, job.protocol, self.device)
         judge = CellJudge(calls)
-        outcomes: dict[Case, Outcome] = {}
         findings: list[Finding] = []
-        with judge.prefetch.over(job.cases):
-            for done, case in enumerate(job.cases):
-                outcomes |= _outcome(
-                    judge, case, findings, needed=_is_own(case) or (case is job.cases[-1] and not outcomes)
-                )
-                tell(job.on_event, "case", done + 1, len(job.cases), case.key)
-                if job.fail_fast and first_failure(outcomes.values()) is not None:
-                    findings += judge.native_failures(outcomes)
-                    findings += checks.run_all(calls, tuple(outcomes), outcomes, without_worker=True)
-                    return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, Conditions())
+        outcomes = _outcomes(job, judge, findings)
+        if job.fail_fast and first_failure(outcomes.values()) is not None:
+            findings += judge.native_failures(outcomes)
+            findings += checks.run_all(calls, tuple(outcomes), outcomes, without_worker=True)
+            return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, Conditions())
         outcomes |= judge.missing_gradients(outcomes)
         native = loaded.candidate.language != "torch"  # then it may have compiled code of its own
         begun = self._uses.begin(loaded) if native else None
@@ -333,6 +327,29 @@ class Judge:
         for why in filter(None, reasons):
             findings.append(Finding(check="conditions", level="warn", message=f"unsteady machine: {why}"))
         return Conditions(first=readings[0], last=readings[-1]) if readings else Conditions()
+
+
+def _outcomes(job: Job, judge: CellJudge, findings: list[Finding]) -> dict[Case, Outcome]:
+    """The cases with their outcomes in the order of the plan, whichever one the candidate's process began with; with
+    ``fail_fast`` up to the first that fails. A process that was given up in its first call is called no more: that
+    case comes first.
+    """
+    outcomes: dict[Case, Outcome] = {}
+    may_begin = opening(job.task, job.cases)
+    with judge.prefetch.over([case for case in job.cases if case not in may_begin]):
+        begun = judge.begin(may_begin)
+        order = [*begun, *(c for c in job.cases if c not in begun)] if judge.gave_up else job.cases
+        for done, case in enumerate(order):
+            needed = _is_own(case) or (case is job.cases[-1] and not outcomes)
+            outcomes |= {case: begun[case]} if case in begun else _outcome(judge, case, findings, needed=needed)
+            tell(job.on_event, "case", done + 1, len(job.cases), case.key)
+            if job.fail_fast and first_failure(outcomes.values()) is not None:
+                break
+    first = next((case for case, outcome in begun.items() if isinstance(outcome, Passed)), None)
+    if first is not None and first_failure(outcomes.values()) is not None:
+        text = f"the candidate's process began with {first.key}: what its first call left may matter"
+        findings.append(Finding(check="order", level="info", message=text))
+    return outcomes
 
 
 def _outcome(judge: CellJudge, case: Case, findings: list[Finding], *, needed: bool) -> dict[Case, Outcome]:

@@ -7,6 +7,7 @@ the plan's; they are no cells of its verdict. Nothing is timed here: ``timing`` 
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,7 @@ from kerneleval.judge.windows.protocol import claimed, output_views, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import (
     FAR,
+    SHAPE_CATEGORIES,
     Case,
     Failed,
     Finding,
@@ -52,6 +54,9 @@ _MOST_LOST_S = 5.0
 
 _HELD_CASES = 8
 """Cases that :class:`Prefetch` holds drawn at a time."""
+
+_VECTOR = 16
+"""Elements that a vector, or the smallest block, may hold."""
 
 _PREFETCH_BYTES = 8 << 20
 """Bytes of arguments and outputs up to which a case is prefetched; the oracle holds several times as much."""
@@ -88,9 +93,23 @@ class CellJudge:
         finally:
             self.calls.device.trim()
 
+    def begin(self, cases: Sequence[Case]) -> dict[Case, Outcome]:
+        """These cases with their outcomes, up to the first that the candidate supports."""
+        outcomes: dict[Case, Outcome] = {}
+        for case in cases:
+            outcomes[case] = outcome = self.judge(case)
+            if not isinstance(outcome, Failed) or outcome.reason != "unsupported":
+                break
+        return outcomes
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the candidate is called no more."""
+        return self._given_up is not None
+
     def go_on(self) -> None:
         """Have a worker again where one was given up."""
-        if self._given_up is not None:
+        if self.gave_up:
             self._given_up = None
             with suppress(BuildFailed):
                 self.calls.loaded.revive()
@@ -311,6 +330,30 @@ class Prefetch:
         return bound, bound.draw(new_secret())
 
 
+def opening(task: Task, planned: Sequence[Case]) -> list[Case]:
+    """Planned cases with which a candidate's process may begin, chosen in secret: one of each dtype, in a secret order,
+    most often one whose elements blocks divide. None for problem files, and where a single case is judged.
+
+    A candidate may keep the dtype of its first call, or that a vector divided its size, and go by that ever after. The
+    plan begins with the same case each time.
+    """
+    if task.module or len(planned) < 2:
+        return []
+    chance, found = secrets.SystemRandom(), []
+    plain = [
+        case
+        for case in planned
+        if (case.direction, case.layout, case.distribution) == (planned[0].direction, "contiguous", "standard")
+        and case.shape_category in SHAPE_CATEGORIES
+        and task.bytes(case.dims_map, case.dtype) <= _PREFETCH_BYTES
+    ]
+    for dtype in {case.dtype for case in plain}:
+        alike = [case for case in plain if case.dtype == dtype]
+        divided = [case for case in alike if _elements(task, case) % _VECTOR == 0]
+        found.append(chance.choice(divided if divided and chance.randrange(4) else alike))
+    return chance.sample(found, len(found))
+
+
 _CHECK = "secret_shapes"
 _FAR_CHECK = "far_offsets"
 
@@ -332,8 +375,10 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
     right: list[str] = []
     refused: dict[int, str] = {}
     large = TWO_LARGE[calls.protocol.tier]
+    taken = {(c.direction, c.dtype) for c, outcome in planned.items() if not isinstance(outcome, Failed)}
+    of_taken = tuple(c for c in planned if (c.direction, c.dtype) in taken)
     cases = secret_cases(calls.task, tuple(planned), budget, large=large)
-    for number, case in enumerate((*cases, *other_ranks(calls.task, tuple(planned), budget))):
+    for number, case in enumerate((*cases, *other_ranks(calls.task, of_taken, budget))):
         calls.scalars = other_scalars(calls.task, case, larger=bool(number % 2))
         others = "".join(f", {name}={value:g}" for name, value in calls.scalars.items())
         try:
@@ -362,6 +407,12 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
 def _rank(task: Task, case: Case) -> int:
     """How many dims the first tensor has."""
     return next(len(arg.shape) for arg in task.arguments(case.dims_map, case.dtype) if isinstance(arg, TensorSpec))
+
+
+def _elements(task: Task, case: Case) -> int:
+    """How many elements the first tensor has; 1: there is none."""
+    specs = task.arguments(case.dims_map, case.dtype)
+    return next((arg.numel for arg in specs if isinstance(arg, TensorSpec)), 1)
 
 
 def _refusing(task: Task, refused: Mapping[int, str]) -> Finding:
