@@ -412,6 +412,21 @@ def test_indices_are_skewed_sorted_equal_and_at_the_ends() -> None:
     assert torch.equal(one(single), one(single, layout="offset")), "a single index has no structure"
 
 
+def test_lengths_are_multiples_of_256_and_their_neighbours() -> None:
+    """A last partition of 512 keys that was full, or had a single key, was never met."""
+    spec = TensorSpec(name="n", shape=(4,), dtype="int64", role="index", values="integers", low=4, high=2000)
+    lengths = replace(spec, lengths=True)
+    for distribution, layout in (("standard", "contiguous"), ("outlier", "transposed")):
+        drawn = torch.cat([one(lengths, distribution, seed, layout) for seed in range(200)])
+        assert int(drawn.min()) >= 4 and int(drawn.max()) < 2000
+        for remainder in (0, 1, 255):
+            assert int((drawn % 256 == remainder).sum()) > 60
+        assert int(((drawn % 512 == 0) & (drawn > 512)).sum()) > 20
+        assert int((drawn % 256 > 1).sum()) > 300
+    short = [one(replace(lengths, high=200), seed=seed) for seed in range(3)]
+    assert max(int(drawn.max()) for drawn in short) < 200
+
+
 def test_colliding_terms_are_few_where_a_half_type_adds_them_up() -> None:
     spec = TensorSpec(name="i", shape=(500,), dtype="int64", role="index", values="integers", high=50)
     for summed, direction, few in ((True, "forward", True), (False, "backward", True), (False, "forward", False)):

@@ -236,6 +236,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     summed: bool = False
     """Whether what lies at equal indices is added up, forward, in the case's dtype."""
+    lengths: bool = False
+    """Whether indices say where sequences end: half of them lie at multiples of 256, or one beside."""
     scale: float = 1.0
     """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
     differentiable: bool = False
@@ -314,6 +316,7 @@ class Arg:
     """Name of an argument before it of which some rows (last dim) are rows of this one too, backward, where a distance
     is 0 and a formula for its gradient may be 0 / 0."""
     summed: bool = False
+    lengths: bool = False
     dtype: str = ""
     """Empty: the case's dtype."""
     differentiable: bool = False
@@ -367,6 +370,7 @@ class Arg:
             ids=self.ids,
             equals=self.equals,
             summed=self.summed,
+            lengths=self.lengths,
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",

@@ -12,6 +12,7 @@ from typing import cast
 from kerneleval.records import FAR, Case, Direction, Protocol, Task, UsageError
 from kerneleval.tasks.secret_sizes import FAR_ELEMENTS, FAR_PARTS, beyond, far_bytes, is_far, rows_alone
 from kerneleval.tasks.shapes import EDGE, case_bytes, dims_text, judged_in
+from kerneleval.tasks.special_sizes import TALLEST
 
 FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
 """What a key is made of."""
@@ -116,12 +117,14 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
     rest = (0 < dims.get(dim.name, 0) <= dim.high for dim in task.dims if dim.name != task.table.folded)
     many = rows_alone(task) and len(dims) == len(values) and all(rest) and beyond(task, dims)
     for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
-        high = FAR_ELEMENTS if many and dim.name == task.table.folded else dim.high
+        high = dim.high
+        if dim.name == task.table.folded:
+            high = FAR_ELEMENTS if many else max(high, TALLEST)
         allowed = value is not None and dim.low <= value <= high and value % dim.multiple_of == 0
         if not allowed and not (task.empty and value == 0):
             said = given if len(given) <= _LONGEST_VALUE else given[:_LONGEST_VALUE] + "..."
             kind = "an integer" if dim.multiple_of == 1 else f"a multiple of {dim.multiple_of}"
-            limits = f"{kind} from {dim.least} to {dim.high}" + (" or 0" if task.empty else "")
+            limits = f"{kind} from {dim.least} to {high}" + (" or 0" if task.empty else "")
             raise UsageError(f"{where}: {dim.name} must be {limits}, not {said!r}")
     if not task.allows(dims):
         raise UsageError(

@@ -111,11 +111,11 @@ def bias(shape: str) -> Arg:
     return weight("bias", shape)
 
 
-def index(name: str, shape: str, high: int | str, low: int | str = 0, *, summed: bool = False) -> Arg:
-    """Integers (int64) in [low, high); ``summed``: what lies at equal ones is added up."""
-    return Arg(
-        name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64", summed=summed
-    )
+def index(name: str, shape: str, high: int | str, low: int | str = 0, **more: Any) -> Arg:
+    """Integers (int64) in [low, high); ``more`` as ``Arg`` has it: ``summed`` where what is at equal ones is added up,
+    ``lengths`` where they say where sequences end.
+    """
+    return Arg(name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64", **more)
 
 
 def whole(name: str, shape: str, low: int | str, high: int | str, dtype: str = "", **more: Any) -> Arg:

@@ -26,6 +26,7 @@ from kerneleval.records import (
 )
 from kerneleval.tasks.sampling import Fits, between, draw, exists, few, smaller, thin, turned, twins, wide
 from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
+from kerneleval.tasks.special_sizes import beside_blocks, decode, tall
 
 _CHANCE = secrets.SystemRandom()
 
@@ -75,11 +76,11 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
     of it and, before, of one of these, one of which two dims have changed places; one in a layout that is not
     contiguous, with smaller ones before and behind it; long ones under two distributions that are not standard, large
     inputs and a secret one; up to three of which some dims are thin that are in no planned case together, or else
-    one; and those of :func:`_unlike`. In every other dtype one at the sizes of the first of these; a standard one,
-    with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by sizes alone; one
-    under a secret distribution (small inputs where there is an epsilon that they could show) and one of which some
-    dims are thin. None for tasks with sizes of their own or at the shapes of models, and none where a single case is
-    judged.
+    one; those of :func:`_unlike`; and those of ``special_sizes.py``. In every other dtype one at the sizes of the
+    first of these; a standard one, with smaller ones before it, and at its sizes later one in the first dtype, for
+    what is kept by sizes alone; one under a secret distribution (small inputs where there is an epsilon that they
+    could show) and one of which some dims are thin. None for tasks with sizes of their own or at the shapes of models,
+    and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -104,6 +105,8 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
             again.append(replace(found[0], dtype=main[direction], shape_category=EDGE))
         fits = functools.partial(within, task, direction, dtype, budget)
         cases += _with_smaller(task, found, fits, {case.dims for case in planned})
+        if first:
+            cases += _special(task, alike, categories, budget)
         if first and "large" in categories:
             cases += _with_two_large(task, alike, categories, budget, large)
     fit = (c for c in again if within(task, c.direction, c.dtype, budget, c.dims_map))
@@ -265,6 +268,23 @@ def _group(
     for trial in unlike:
         add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
+
+
+def _special(task: Task, alike: Sequence[Case], categories: Sequence[str], budget: Budget) -> Iterator[Case]:
+    """One case at each of the sizes of ``special_sizes.py``, where the largest shapes were asked for."""
+    if next((c for c in ("large", "medium") if exists(task, c)), "small") not in categories:
+        return
+    case = replace(alike[0], layout="contiguous", distribution="standard", shape_category=EDGE)
+    less = Budget(memory_bytes=budget.memory_bytes // PART, flops=budget.flops // PART)
+    fits, part = (functools.partial(within, task, case.direction, case.dtype, most) for most in (budget, less))
+    single = decode(task, part) or decode(task, fits)
+    found = [
+        *beside_blocks(task, case.direction, fits),
+        *tall(task, budget.memory_bytes, fits, part),
+        *([single] if single else []),
+    ]
+    planned = {c.dims for c in alike}
+    yield from (replace(case, dims=dims) for sizes in found if (dims := tuple(sizes.items())) not in planned)
 
 
 def _wanted(task: Task, alike: Sequence[Case], categories: Sequence[str], *, first: bool) -> list[tuple[str, str, str]]:

@@ -350,7 +350,9 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
     """
     tensor = _values(spec, spec.shape, generator)
     if spec.role == "index" and (case.distribution, case.layout) != ("standard", "contiguous"):
-        return _indices(spec, case, tensor, generator)
+        tensor = _indices(spec, case, tensor, generator)
+    if spec.lengths:
+        return _beside_blocks(spec, tensor, generator)
     if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
@@ -362,6 +364,21 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
+
+
+def _beside_blocks(spec: TensorSpec, lengths: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The lengths, a secret half of them at a multiple of 256, 512 or 1024, or one beside, where their range has any:
+    kernels that divide a sequence have a last part there that is full, or of a single element.
+    """
+
+    def secret(low: int, high: int) -> torch.Tensor:
+        return torch.randint(low, high, lengths.shape, generator=generator, device=lengths.device)
+
+    block = 256 << secret(0, 3)
+    most = (spec.high - 1) // block
+    placed = block * (1 + secret(0, 1 << 30) % most.clamp(min=1)) + secret(-1, 2)
+    inside = (most > 0) & (placed >= spec.low) & (placed < spec.high)
+    return torch.where(inside & (secret(0, 2) == 0), placed, lengths)
 
 
 def _indices(spec: TensorSpec, case: Case, uniform: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

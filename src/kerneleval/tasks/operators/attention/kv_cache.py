@@ -136,7 +136,7 @@ _TOKENS = size("T", low=8, high=4096)
 _SLOT = index("slot", "T", _ROOM, low=f"-max(1, {_ROOM} // 4)")  # a fifth to a half are padding
 _WRITE: Any = {**_CACHE, "where": "V * S >= T and V * S * G * W > 0"}
 _LATENT = (_TOKENS, *_PAGES, size("R", high=512), fixed("P", low=4, high=64))
-_CUTS = index("cuts", "others", "T + 1")
+_CUTS = index("cuts", "others", "T + 1", lengths=True)
 _PACKED: Any = {
     "dims": (size("T", high=2048), size("D", high=1024), fixed("B", low=2)),
     "derive": {"others": "B - 1"},

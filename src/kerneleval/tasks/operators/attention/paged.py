@@ -170,7 +170,7 @@ _QUERY = data("query", "B heads D", common=SCORES_NEAR, common_signs=True)
 _PLAIN = (data("keys", "V S G D", common=SCORES_NEAR), data("values", "V S G D"))
 _APART = (data("keys", "V G W S lanes", common=SCORES_NEAR), data("values", "V G D S"))
 _TABLE = index("table", "B N", "V")
-_LENGTHS = index("lengths", "B", "N * S + 1", low=4)
+_LENGTHS = index("lengths", "B", "N * S + 1", low=4, lengths=True)
 _SCALE = plain("scale", formula="D ** (-0.5)")
 _BATCH = (size("B", high=256), fixed("G", high=4), fixed("R", high=8), fixed("W", low=2, high=16))
 _CACHE = (size("V", low=2, high=2048), fixed("S", low=4, high=32, multiple_of=4))
@@ -275,8 +275,8 @@ TASKS = (
             data("query", "T heads D", common=SCORES_NEAR, common_signs=True),
             *_PLAIN,
             _TABLE,
-            index("lengths", "B", "N * S - T + 1"),
-            index("cuts", "others", "T + 1"),
+            index("lengths", "B", "N * S - T + 1", lengths=True),
+            index("cuts", "others", "T + 1", lengths=True),
             _SCALE,
         ),
         dims=(size("T", low=8, high=1024), fixed("B", low=2, high=4), *_BATCH[1:], *_CACHE),

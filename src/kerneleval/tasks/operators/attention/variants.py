@@ -324,7 +324,7 @@ TASKS = (
         "out = softmax(q k^T * scale) v over (T, H, D), where token i sees the tokens j <= i of its sequence; the "
         "first one starts at 0, the others at the sorted cuts",
         _packed_attention,
-        index("cuts", "others", "L + 1"),
+        index("cuts", "others", "L + 1", lengths=True),
         over=(
             data("q", "L H D", common=SCORES_NEAR, common_signs=True),
             data("k", "L H D", common=SCORES_NEAR),

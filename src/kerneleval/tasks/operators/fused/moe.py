@@ -234,7 +234,7 @@ TASKS = (
         "out[t] = x[t] @ weight[e] for the rows t of expert e, which end at the sorted cuts; the last expert has the "
         "rest",
         _moe_grouped_gemm_sorted,
-        (data("x", "T D"), index("cuts", "others", "T + 1"), _WEIGHT),
+        (data("x", "T D"), index("cuts", "others", "T + 1", lengths=True), _WEIGHT),
         derive={"others": "E - 1"},
         relations=(permutation("order_of_cuts", {1: 0}, {}), permutation("columns", {2: 2}, {0: 1})),
     ),

@@ -66,7 +66,7 @@ def _gather_and_dequant_cache(cache: Tensor, table: Tensor, cuts: Tensor, scale:
 
 _CACHED: Any = {"source": "vllm", "no_backward": "caches have no gradient", "group": "Quantization"}
 _READ = (fixed("S", low=4, high=32), size("D", low=4, high=512, multiple_of=4), fixed("B", low=2), size("T", low=4))
-_CUTS = index("cuts", "others", "T + 1")
+_CUTS = index("cuts", "others", "T + 1", lengths=True)
 _TOKENS = (size("T", low=8, high=4096), size("V", high=1024), fixed("S", low=4, high=32))
 _SLOT = index("slot", "T", "V * S // max(1, T)", low="-max(1, V * S // T // 4)")
 _PAGES = (plain("pages", formula="V"), plain("slots", formula="S"))

@@ -351,7 +351,7 @@ TASKS = (
         (
             whole("tokens", "T", 0, 50000, wide=31),
             whole("sampled", "B", 0, 50000, wide=31),
-            index("lengths", "B", "C + 1", 1),
+            index("lengths", "B", "C + 1", 1, lengths=True),
         ),
         "T",
         dims=(size("B", high=1024), fixed("C", low=2, high=16)),
