@@ -94,3 +94,33 @@ def test_what_ends_pytorch_too_is_no_fault_of_a_candidate(
     verdict = check(file, name, judge=judge, allow=("custom", "mixed", "library"), **options)
     assert verdict.verdict == "passed", verdict.message
     assert asked in ([], [True])
+
+
+AGAIN = """import torch
+
+
+class Silu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        gate = torch.sigmoid(x.float())
+        ctx.slope = gate * (1 + x.float() * (1 - gate))
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.slope{}(grad.float()).to(grad.dtype)
+
+
+def silu(x):
+    return Silu.apply(x)
+"""
+
+
+@pytest.mark.parametrize(("times", "warned"), [(".mul_", True), (".mul", False)])
+def test_gradients_that_can_be_taken_once_are_a_warning(judge: Judge, tmp_path: Path, times: str, warned: bool) -> None:
+    file = tmp_path / "silu.py"
+    file.write_text(AGAIN.format(times))
+    options = {"dtypes": ["float32"], "directions": ["backward"], "categories": ["small"], "timed": False}
+    verdict = check(file, "silu", judge=judge, allow=("custom", "mixed", "library"), **options)
+    assert verdict.verdict == "passed", verdict.message
+    assert any(f.level == "warn" and "retain_graph=True" in f.message for f in verdict.findings) is warned

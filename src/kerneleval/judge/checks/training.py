@@ -41,6 +41,8 @@ class _Wrong(NamedTuple):
     alone: bool = False
     """Whether it is in an ordinary window as well, so that training is not the reason."""
     reason: Reason = "wrong_in_training"
+    warns: bool = False
+    """Whether it is told and fails nobody."""
 
 
 @register
@@ -61,7 +63,9 @@ def training(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcom
                 if not error.unsupported or (case.layout == "contiguous" and looks is _LOOKS):
                     raise
                 break  # strided arguments, or a forward of sizes that only the backward entry point takes
-            if wrong is not None:
+            if wrong is not None and wrong.warns and not wrong.alone:
+                yield Finding(level="warn", message=f"{case.key}: {words}: {wrong.message}")
+            elif wrong is not None:
                 reason: Reason = "wrong_output" if wrong.alone else wrong.reason
                 message = f"{case.key}: {wrong.message if wrong.alone else f'{words}: {wrong.message}'}"
                 yield Finding(level="fail", stage="correctness", reason=reason, message=message)
@@ -145,7 +149,9 @@ def _kept(calls: Calls, case: Case) -> _Wrong | None:
 
 
 def _again(calls: Calls, case: Case) -> _Wrong | None:
-    """The gradients of a graph that is kept and gone through twice; a backward pass may refuse that."""
+    """The gradients of a graph that is kept and gone through twice. A backward pass may refuse that; one that gives
+    something else is told so and not failed, for published kernels do it and few programs ask twice.
+    """
     bound = calls.bind(case)
     drawn = bound.draw(new_secret())
     layout = WindowLayout([bound.call_layout(drawn)], "again")
@@ -153,7 +159,8 @@ def _again(calls: Calls, case: Case) -> _Wrong | None:
         window = _window(calls.loaded, calls, layout, [drawn])
     except WorkerError:
         return None
-    return _first_wrong(window, layout, [drawn], lambda one: _wrong_alone(calls, bound, one))
+    wrong = _first_wrong(window, layout, [drawn], lambda one: _wrong_alone(calls, bound, one))
+    return wrong and wrong._replace(warns=True)
 
 
 def _first_wrong(
