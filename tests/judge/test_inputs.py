@@ -341,6 +341,28 @@ def test_gradients_of_a_batch_norm_stay_within_float16() -> None:
     assert BoundCase(find("batch_norm"), forward, find_device("cpu"), tf32=False).draw(7).args[0].abs().max() > 1024
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fused_moe",
+        "gem_pool",
+        "matrix_multiply_symmetric",
+        "matrix_multiply_and_row_dot",
+        "batch_norm_inference",
+        "conv_transpose3d_bias_add_residual_gate_residual",
+        "conv_transpose3d_add_times_hardswish",
+        "rows_exp_mean_last",
+    ],
+)
+def test_native_outputs_of_large_numbers_stay_within_float16(name: str) -> None:
+    """Of tasks that multiply their numbers with one another, or raise them to powers."""
+    for case in planned(find(name), dtypes=("float16",), distributions=("large_scale",)):
+        drawn = BoundCase(find(name), case, find_device("cpu"), tf32=False).draw(7)
+        for output in drawn.expectation.outputs:
+            assert float(output.native.isfinite().float().mean()) > 0.999
+            assert case.direction == "backward" or float(output.oracle.square().mean()) > 1, "they are large"
+
+
 def test_where_pytorch_itself_is_wrong_is_known() -> None:
     """Right on tensors that lie alike, as cuDNN's gradients of attention are."""
 

@@ -480,6 +480,60 @@ def test_nan_of_a_library_in_fp32_is_allowed_in_half_types() -> None:
     assert isinstance(compare((strays(args[0].float()),), wide), Mismatch)
 
 
+def test_nothing_is_asked_where_native_overflows_on_its_way() -> None:
+    """What comes out of infinite intermediates hangs on the order: infinities of either sign, NaN."""
+
+    def cubed(x: torch.Tensor) -> torch.Tensor:
+        return x * x * x / 1024
+
+    task = replace(find("relu"), reference=cubed)
+    case = case_of("relu", {"M": 60, "N": 50}, dtype="float16", distribution="large_scale")
+    args, _ = drawn(task, case, seed=3)
+    expectation = oracle.expect(task, case, args)
+    lost = cubed(args[0]).isinf()
+    assert 8 < int(lost.sum()) < lost.numel() / 8
+    right = cubed(args[0].float()).half()
+    for output in (right, cubed(args[0]), right.masked_fill(lost, torch.nan), right.masked_fill(lost, -torch.inf)):
+        assert isinstance(compare((output,), expectation), Match)
+    for output in (right.masked_fill(lost, 1.0), right.masked_fill(~lost & (right > 8), torch.nan), right * 1.01):
+        assert isinstance(compare((output,), expectation), Mismatch)
+    for other in (replace(case, dtype="float32"), replace(case, distribution="standard")):
+        args, _ = drawn(task, other, seed=3)
+        args[0][0, :3] = 3e38 if other.dtype == "float32" else 3e4
+        expectation = oracle.expect(task, other, args)
+        assert isinstance(compare((cubed(args[0]),), expectation), Match)
+        output = cubed(args[0])
+        assert bool(output[0, 0].isinf())
+        output[0, 0] = torch.nan
+        assert isinstance(compare((output,), expectation), Mismatch)
+
+
+def test_products_of_eight_bit_numbers_may_overflow() -> None:
+    dims = {"M": 20, "K": 64, "N": 30}
+    args, expectation = expected("cutlass_scaled_mm_fp8", dims, dtype="float16", distribution="large_scale")
+    assert any(arg.itemsize == 1 for arg in args)
+    lost = expectation.outputs[0].native.isinf()
+    assert bool(lost.any())
+    assert isinstance(compare(expectation.native, expectation), Match)
+    assert isinstance(compare((expectation.native[0].masked_fill(lost, 1.0),), expectation), Mismatch)
+
+
+def test_an_infinity_that_the_oracle_rounds_to_is_asked_for() -> None:
+    task = replace(find("relu"), reference=torch.exp)
+    case = case_of("relu", {"M": 60, "N": 50}, dtype="float16", distribution="large_scale")
+    args, _ = drawn(task, case, seed=3)
+    expectation = oracle.expect(task, case, args)
+    right = torch.exp(args[0])
+    assert isinstance(compare((right,), expectation), Match)
+    for value in (torch.nan, -torch.inf):
+        assert isinstance(compare((right.masked_fill(right.isinf(), value),), expectation), Mismatch)
+    one = right.clone()
+    one[tuple(right.isinf().nonzero()[0])] = -1.0
+    found = compare((one,), expectation)
+    assert isinstance(found, Mismatch)
+    assert "beyond the largest float16, 65504" in found.message
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("name", "sign"), [("softmax", 1), ("softmin", -1)])
 def test_a_running_sum_beside_an_outlier_is_honest(name: str, sign: int, seed: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kerneleval.records import Arg
 from kerneleval.tasks import all_tasks, find
 
 from .conftest import called, drawn, planned
@@ -119,6 +120,47 @@ def split_amax(x: Tensor, *, keeps: bool) -> Tensor:
 def test_a_long_row_of_a_reduction_has_a_nan() -> None:
     assert ("contiguous", "nonfinite") in wrong("amax", functools.partial(split_amax, keeps=False), lambda _: True)
     assert not wrong("amax", functools.partial(split_amax, keeps=True), lambda _: True)
+
+
+def kahan(x: Tensor, *, nan: bool = True) -> Tensor:
+    """Running sums of the last dim by Kahan's compensated sum, which makes NaN of infinities."""
+    total, lost, sums = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0]), []
+    for column in (x if nan else x.nan_to_num()).unbind(-1):
+        term = column - lost
+        new = total + term
+        lost, total = (new - total) - term, new
+        sums.append(total)
+    return torch.stack(sums, -1)
+
+
+def kahan_sum(x: Tensor, *, nan: bool = True) -> Tensor:
+    return kahan(x, nan=nan)[:, -1]
+
+
+def kahan_mean(x: Tensor, *, nan: bool = True) -> Tensor:
+    return kahan_sum(x, nan=nan) / x.shape[-1]
+
+
+def kahan_columns(x: Tensor, *, nan: bool = True) -> Tensor:
+    return kahan_sum(x.T, nan=nan)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [("sum", kahan_sum), ("sum_dim0", kahan_columns), ("mean", kahan_mean), ("cumsum", kahan)],
+)
+def test_sums_get_nan_and_no_infinities(name: str, kernel: Callable[..., Tensor]) -> None:
+    assert not wrong(name, kernel, lambda case: case.distribution == "nonfinite")
+    assert wrong(name, functools.partial(kernel, nan=False), lambda case: case.distribution == "nonfinite")
+
+
+def test_of_sums_none_gets_infinities() -> None:
+    named = "(sum|mean|nansum|nanmean|l1_norm|cumsum|cumulative)(_|$)|bincount_weighted|embedding_backward"
+    found = [task for name, task in all_tasks().items() if re.match(named, name) and "float32" in task.dtypes]
+    assert len(found) > 20
+    for task in found:
+        arguments = [arg for arg in task.table.args if isinstance(arg, Arg) and arg.role == "data"]
+        assert not {arg.nonfinite for arg in arguments} & {"ieee", "limits"}, task.name
 
 
 def round_by_adding(x: Tensor, *, held: bool) -> Tensor:

@@ -458,7 +458,7 @@ def _mismatch(
         bounds = expected.bounds
         row, column = divmod(flat, bounds.shape[1])
         evidence["tolerance"] = float(bounds.local[row, column] + bounds.slack[row, 0]) / bounds.gain
-    message = f"output {index}: {_words(rule, evidence, expected.bounds)}"
+    message = f"output {index}: {_words(rule, evidence, expected)}"
     return Mismatch(reason="wrong_output", message=f"{message}{'; ' if words else ''}{words}", evidence=evidence)
 
 
@@ -491,8 +491,11 @@ def _beside(number: float, other: float) -> str:
     return next((one for one, two in texts if one != two), f"{number:.3g}")
 
 
-def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
+def _words(rule: str, evidence: Evidence, expected: Expected) -> str:
+    bounds, dtype = expected.bounds, expected.native.dtype
     at = f"element {evidence['worst_index']} is {evidence['got']:.8g}, expected {evidence['expected']:.8g}"
+    if bounds is not None and torch.finfo(dtype).max < abs(evidence["expected"]) < math.inf:
+        at += f" (beyond the largest {str(dtype)[6:]}, {torch.finfo(dtype).max:.8g})"
     beyond = f"{evidence['beyond']} of {evidence['of']} elements are"
     if bounds is None:
         return f"{at}; {beyond} wrong"

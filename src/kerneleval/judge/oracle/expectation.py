@@ -6,6 +6,7 @@ The rule itself stands in ``docs/correctness.md``; every constant here is explai
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -358,6 +359,8 @@ class Expected:
     kinks: torch.Tensor | None = None
     """The largest magnitude where any number up to it is right, because the gradient jumps there (``kinks.py``); -1
     elsewhere. None: nowhere."""
+    overflows: bool = False
+    """Whether native overflows on its way: where it is not finite, nothing is asked of an output that is not either."""
     far: float = math.inf
     """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
     fixed-point number has rounding errors too)."""
@@ -367,10 +370,12 @@ class Expected:
 
     def unasked(self, got: torch.Tensor) -> torch.Tensor | None:
         """Where nothing is asked of an output; None: nowhere."""
-        if self.kinks is None:
-            return self.free
-        loose = got.abs() <= self.kinks
-        return loose if self.free is None else loose | self.free
+        found = [] if self.free is None else [self.free]
+        if self.kinks is not None:
+            found.append(got.abs() <= self.kinks)
+        if self.overflows:
+            found.append(~(got.isfinite() | self.native.isfinite()))
+        return functools.reduce(torch.logical_or, found) if found else None
 
     def with_free(self, more: torch.Tensor | None) -> Expected:
         """The same with nothing asked at these elements too."""

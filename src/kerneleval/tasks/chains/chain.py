@@ -71,7 +71,7 @@ class Step:
 
 def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **more: Any) -> Task:
     """A task from the names of a base and of the steps behind it, in their order; ``more`` is as ``define.operator``
-    takes it. Raises KeyError for an unknown name.
+    takes it, and ``large_half`` of its first argument (``Arg``). Raises KeyError for an unknown name.
     """
     base, behind = bases[names[0]], [steps[name] for name in names[1:]]
     shape, shapes, args, counts = base.shape, [], list(base.args), []
@@ -98,6 +98,8 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     if first.centres and not base.reduction and isinstance(args[0], Arg):  # a product spreads what is far from zero
         args[0] = replace(args[0], along=" ".join(first.over(base.shape)))
         more.setdefault("rows", ("far_mean",))
+    half = {name: more.pop(name) for name in ("large_half", "large_half_backward") if name in more}
+    args[:1] = [replace(arg, **half) for arg in args[:1] if isinstance(arg, Arg)]
     run.__name__ = run.__qualname__ = "_".join(names)
     sums = [(step, step.over(given)) for step, given in zip(behind, shapes, strict=True)]
     return operator(

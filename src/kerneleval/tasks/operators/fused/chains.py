@@ -66,7 +66,6 @@ linear bias_add silu tanh gelu hardtanh
 linear bias_add hardtanh mish group_norm
 conv_transpose2d global_avg_pool bias_add logsumexp scale
 conv_transpose2d scale global_avg_pool
-conv_transpose3d bias_add residual gate residual
 conv_transpose3d mean bias_add tanh scale
 conv_transpose3d scale avg_pool bias_add scale
 conv_transpose3d_no_bias sum layer_norm gelu
@@ -124,7 +123,6 @@ rows add gelu
 rows sub gelu
 rows mul sub
 rows add mean_last
-rows exp mean_last
 rows gelu std_last
 rows tanh add
 rows elu mul
@@ -181,7 +179,6 @@ conv2d max_pool relu
 conv2d_no_bias layer_norm silu
 bmm log_softmax_last
 conv_transpose3d_no_bias batch_norm_unshifted centre
-conv_transpose3d add times_hardswish
 conv3d hardswish group_norm global_avg_pool
 linear layer_norm_plain sum_times
 conv3d channel_scale tanh channel_scale sigmoid
@@ -235,6 +232,10 @@ TASKS = (
     _fusion("short_rows gelu min_last", name="gelu_amin", **_FLAT),
     _fusion("mv log_softmax_first dropout", name="mv_log_softmax_dropout"),
     _fusion("rows softmax log_softmax", **_FLAT),
+    # squares of products, exponentials
+    _fusion("conv_transpose3d bias_add residual gate residual", large_half=4.0, large_half_backward=2.0),
+    _fusion("conv_transpose3d add times_hardswish", large_half=4.0),
+    _fusion("rows exp mean_last", large_half=2.0),
     _fusion("mv sigmoid sub_scalar", backward_dtypes=("float32",)),
     _fusion("linear sub_scalar sum gelu residual", backward_dtypes=("float32",)),
 )

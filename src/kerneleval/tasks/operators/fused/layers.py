@@ -71,6 +71,7 @@ _FUSED: Any = {"level": 2, "source": "model", "nonfinite": False, "dtypes": ("fl
 """In half types the outputs hardly depend on some of the arguments."""
 _SCALARS = (plain("alpha", -1.25), plain("beta", 0.75))
 _EPS = plain("eps", 1e-5)
+_FEWER: Any = {"large_half": 8.0, "large_half_backward": 4.0}  # products of products stay within float16
 _LINEAR = (data("x", "M K"), weight("weight", "O K", fan_in="K"), bias("O"), weight("subtract", "O"))
 _TWO_LINEAR = (
     data("x", "M K"),
@@ -181,7 +182,12 @@ TASKS = (
         "out = alpha * c' @ c'.T + beta * c', c' = alpha * a @ b + beta * c",
         _multiply_symmetric,
         "N K",
-        (data("a", "N K"), data("b", "K N", fan_in="K N"), data("c", "N N", fan_in="N"), *_SCALARS),
+        (
+            data("a", "N K", **_FEWER),
+            data("b", "K N", fan_in="K N", **_FEWER),
+            data("c", "N N", fan_in="N", **_FEWER),
+            *_SCALARS,
+        ),
         "N N",
         "N K",
         flops="N * N * (2 * K + 2 * N + 6)",

@@ -117,7 +117,12 @@ TASKS = (
         "out[b, m] = sum_n c'[b, m, n] * c'[b, m + 1, n], c' = alpha * a @ b + beta * c, of M + 1 rows",
         _matmul_row_dot,
         "B M N K",
-        (data("a", "B rows K"), data("b", "B K N", fan_in="K N"), data("c", "B rows N", fan_in="N"), *_SCALARS),
+        (
+            data("a", "B rows K", large_half=8.0, large_half_backward=4.0),
+            data("b", "B K N", fan_in="K N", large_half=8.0, large_half_backward=4.0),
+            data("c", "B rows N", fan_in="N", large_half=8.0, large_half_backward=4.0),
+            *_SCALARS,
+        ),
         "B M",
         "N K",
         relations=(_TRIPLES,),

@@ -113,7 +113,7 @@ TASKS = (
         "embedding_backward",
         "out[v] = the sum of grad[k] over all k with index[k] = v",
         _embedding_backward,
-        (data("grad", "K N"), index("index", "K", "V", summed=True)),
+        (data("grad", "K N", nonfinite="nan"), index("index", "K", "V", summed=True)),
         "V N",
         plain("rows", formula="V"),
         dims=_TABLE,

@@ -274,7 +274,7 @@ TASKS = (
         "bincount_weighted",
         "out[k] = the sum of weights[n] over all n with x[n] = k",
         _bincount_weighted,
-        (index("x", "N", "K"), data("weights", "N")),
+        (index("x", "N", "K"), data("weights", "N", nonfinite="nan")),
         "K",
         plain("bins", formula="K"),
         each=2,

@@ -305,7 +305,7 @@ TASKS = (
         "normalization",
         "out = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]",
         args=(
-            _PIXELS,
+            _FEWER,
             Arg(name="running_mean", shape="C", role="weight"),
             Arg(name="running_var", shape="C", role="weight", values="variance"),
             *_CHANNELS,

@@ -198,7 +198,7 @@ TASKS = (
         "gem_pool",
         "out[b, c, 0, 0] = mean(max(x[b, c], eps) ** p) ** (1 / p)",
         _gem,
-        {**_ALL, "plains": (plain("p", 3.0), plain("eps", 1e-3))},
+        {**_ALL, "plains": (plain("p", 3.0), plain("eps", 1e-3)), "over": (data("x", "B C H W", large_half=4.0),)},
         # longer sums of positive numbers hide the errors of narrow inputs
         dims=(*CHANNELS, size("H", high=32), size("W", high=32)),
         level=2,

@@ -171,7 +171,7 @@ _INDEX_FOLLOWS = Relation(
 )
 _SHIFT = shift("shift_equivariance", 0, True)
 _KEPT = shift("shift_invariance", 0, False)
-_SUM: Any = {"scaling": (-2.0, -2.0)}
+_SUM: Any = {"scaling": (-2.0, -2.0), "nonfinite": "nan"}
 _MEAN: Any = {**_SUM, "least": 1}
 _EXTREME: Any = {"scaling": (2.0, 2.0), "least": 1, "reduction": None, "rows": ("ordered",)}
 _INDEX: Any = {
@@ -217,7 +217,7 @@ TASKS = (
         **_MEAN,
     ),
     reduced("mean_all", "out = sum_{m, n} x[m, n] / (M N), a tensor of no dims", torch.mean, over="all", **_MEAN),
-    reduced("nansum", "out[m] = sum_n x[m, n] over what is not NaN", along(torch.nansum, -1), nonfinite=True, **_SUM),
+    reduced("nansum", "out[m] = sum_n x[m, n] over what is not NaN", along(torch.nansum, -1), **_SUM),
     reduced(
         "nanmean",
         "out[m] = the mean of x[m, n] over what is not NaN; NaN where there is nothing else",
@@ -356,6 +356,7 @@ TASKS = (
         _l1_norm,
         given=data("x", "M N", large_half=2.0, along="N"),
         each=2,
+        nonfinite="nan",
         scaling=(-2.0, 2.0),
     ),
     reduced(
@@ -372,6 +373,7 @@ TASKS = (
         each=2,
         scaling=(-2.0, 4.0),
         dtypes=("float32", "bfloat16"),  # overflows in float16
+        nonfinite="nan",
         level=2,
     ),
     reduced(
@@ -379,6 +381,7 @@ TASKS = (
         "out[m] = sum_n x[m, n] ** 2 / N",
         _mean_of_squares,
         each=2,
+        nonfinite="nan",
         scaling=(-2.0, 4.0),
         least=1,
         level=2,

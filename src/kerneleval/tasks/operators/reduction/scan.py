@@ -56,7 +56,6 @@ def scan(
     settings: dict[str, Any] = {
         "dims": ROWS if over == "M N" else (size("B", high=64), size("L", high=2048), size("D", high=2048)),
         "reduction": f"{length}",
-        "nonfinite": True,
         "empty": True,
         "group": "Math",
         "complexity": 2,
@@ -167,6 +166,7 @@ _LINEAR: Any = {"relations": (*_SCALED["relations"], additivity(0))}
 _EXACT: Any = {"exact": True, "reduction": None}
 _TIES: Any = {
     **_EXACT,
+    "nonfinite": True,
     "relations": (homogeneity({0: 2.0}, {0: 2.0}),),
     "no_backward": "which of equal elements takes the gradient is not defined",
     "rows": ("ordered",),
@@ -175,10 +175,9 @@ _NEAR_ONE: Any = {
     "given": (data("x", "M N", values="ones_normal", along="N"),),
     "dims": (size("M"), size("N", high=512)),
     "without": ("large_scale", "small_scale"),  # powers of these overflow
-    "nonfinite": "nan",
 }
 _SEQUENCE: Any = {"over": "B L D", "axis": 1}
-_DOUBLED: Any = {**_SEQUENCE, "level": 2, "source": "model", "nonfinite": "nan"}
+_DOUBLED: Any = {**_SEQUENCE, "level": 2, "source": "model"}
 
 TASKS = (
     scan("cumsum", "out[m, n] = sum_{i <= n} x[m, i]", along(torch.cumsum, -1), **_LINEAR),
@@ -264,12 +263,12 @@ TASKS = (
         given=(data("x", "M N", common=f"{FAR_BELOW}"),),
         rows=("ordered",),
         each=4,
-        nonfinite="nan",
     ),
     scan(
         "diff",
         "out[m, n] = x[m, n + 1] - x[m, n]",
         along(torch.diff, -1),
+        nonfinite=True,
         out="M less",
         derive={"less": "N - 1"},
         where="N > 1",
@@ -280,6 +279,7 @@ TASKS = (
         "second_difference",
         "out[m, n] = x[m, n + 2] - 2 x[m, n + 1] + x[m, n]",
         _second_difference,
+        nonfinite=True,
         out="M less",
         derive={"less": "N - 2"},
         where="N > 2",
@@ -305,7 +305,6 @@ TASKS = (
         plain("alpha", formula="min(0.125, 8 / max(1, N))"),
         each=3,
         level=2,
-        nonfinite="nan",
         folded="",
         **_LINEAR,
     ),
@@ -317,7 +316,6 @@ TASKS = (
         each=2,
         level=2,
         source="model",
-        nonfinite="nan",
         folded="",
         **_LINEAR,
     ),
