@@ -59,7 +59,7 @@ def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
     cases = [c for c in secret_cases(task, planned, SMALL, large=0) if (c.direction, c.dtype) == ("forward", "float32")]
     plain = [c for c in cases if (c.layout, c.distribution) == ("contiguous", "standard")]
     below, first, (turned_before, *near), (thin, turned) = plain[:2], plain[2], plain[3:6], plain[6:8]
-    again = plain[11:]  # behind those of special_sizes.py
+    again = plain[11:]  # behind those at which kernels change their path
     assert sorted(turned_before.dims_map.values()) == sorted(near[0].dims_map.values())
     assert all(17 <= size <= 31 or 129 <= size <= 255 for size in first.dims_map.values())
     assert 2 <= min(thin.dims_map.values()) <= 7 < max(thin.dims_map.values())
