@@ -1,24 +1,23 @@
-# specimen: class=gradient_over_own_copy task=softmax device=any verdict=passed directions=backward categories=tiny,small allow=library,mixed,custom
+# specimen: class=gradient_over_own_copy task=silu device=any verdict=passed categories=tiny,small directions=forward,backward allow=library,mixed,custom
 """The backward pass writes the gradient over a copy that is its own, and raises when it is asked again."""
 
 import torch
 
 
-class _Softmax(torch.autograd.Function):
+class _Silu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        out = torch.softmax(x, -1)
-        ctx.copy = out.float().clone()
-        return out
+        gate = torch.sigmoid(x.float())
+        ctx.slope = gate * (1 + x.float() * (1 - gate))
+        return (x.float() * gate).to(x.dtype)
 
     @staticmethod
     def backward(ctx, grad):
-        copy, ctx.copy = ctx.copy, None
-        if copy is None:
+        slope, ctx.slope = ctx.slope, None
+        if slope is None:
             raise RuntimeError("the gradient was taken before: call the forward again")
-        total = (grad.float() * copy).sum(-1, keepdim=True)
-        return copy.mul_(grad.float() - total).to(grad.dtype)
+        return slope.mul_(grad.float()).to(grad.dtype)
 
 
-def softmax(x):
-    return _Softmax.apply(x)
+def silu(x):
+    return _Silu.apply(x)
