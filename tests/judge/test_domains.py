@@ -224,6 +224,17 @@ def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
         assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output"), body
 
 
+def drawn_of(path):
+    """One case of a problem file, one draw of it, and its layout."""
+    task = open_task(str(path))
+    problem = task.build({}, "cpu")  # type: ignore[misc]
+    bound = BoundCase(task, case_of(task.name, {}), find_device("cpu"), tf32=False, problem=problem)
+    bound.weights = {}
+    drawn = bound.draw(1)
+    layout = bound.call_layout(drawn)
+    return bound, drawn, layout
+
+
 @pytest.mark.parametrize(
     ("inputs", "refresh"),
     [
@@ -241,12 +252,7 @@ def test_flags_and_ranges_stay_such_in_timed_windows(tmp_path, inputs, refresh):
     """One-hot targets of 1.3 were no targets for a binary cross entropy."""
     path = tmp_path / "flags.py"
     path.write_text(FILE.format(name="Model", takes="p", inputs=inputs, init="pass", body="return p.sum(-1)"))
-    task = open_task(str(path))
-    problem = task.build({}, "cpu")  # type: ignore[misc]
-    bound = BoundCase(task, case_of(task.name, {}), find_device("cpu"), tf32=False, problem=problem)
-    bound.weights = {}
-    drawn = bound.draw(1)
-    layout = bound.call_layout(drawn)
+    bound, drawn, layout = drawn_of(path)
     assert layout.slots[0].refresh == refresh
     buffer = WindowBuffer(WindowLayout([layout] * 3, "forward"), bound.device, [drawn.tensors] * 3)
     for _ in range(5):
@@ -264,17 +270,12 @@ def test_what_a_file_takes_alone_is_kept_in_all_windows(tmp_path):
     path = tmp_path / "edges.py"
     takes, inputs, taken = FILES["edges"][:3]
     path.write_text(FILE.format(name="Model", takes=takes, inputs=inputs, init="pass", body=taken))
-    task = open_task(str(path))
-    problem = task.build({}, "cpu")  # type: ignore[misc]
-    bound = BoundCase(task, case_of(task.name, {}), find_device("cpu"), tf32=False, problem=problem)
-    bound.weights = {}
-    drawn = bound.draw(1)
-    layout = bound.call_layout(drawn)
+    bound, drawn, layout = drawn_of(path)
     assert [slot.refresh for slot in layout.slots] == ["elements", "kept"]
     buffer = WindowBuffer(WindowLayout([layout] * 2, "forward"), bound.device, [drawn.tensors] * 2)
     buffer.refresh(torch.Generator().manual_seed(1))
     assert torch.equal(buffer.tensor(0, 1), torch.linspace(0, 1, 9))
-    assert any("argument e is the same in every draw" in finding.message for finding in task.findings)
+    assert any("argument e is the same in every draw" in finding.message for finding in bound.task.findings)
 
 
 @pytest.mark.parametrize(
