@@ -96,19 +96,21 @@ def test_what_ends_pytorch_too_is_no_fault_of_a_candidate(
     assert asked in ([], [True])
 
 
-AGAIN = """import torch
+AGAIN = """import os
+import torch
 
 
 class Silu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         gate = torch.sigmoid(x.float())
-        ctx.slope = gate * (1 + x.float() * (1 - gate))
+        ctx.slope, ctx.times = gate * (1 + x.float() * (1 - gate)), 0
         return x * torch.sigmoid(x)
 
     @staticmethod
     def backward(ctx, grad):
-        return ctx.slope{}(grad.float()).to(grad.dtype)
+        ctx.times += 1
+        {}
 
 
 def silu(x):
@@ -116,10 +118,18 @@ def silu(x):
 """
 
 
-@pytest.mark.parametrize(("times", "warned"), [(".mul_", True), (".mul", False)])
-def test_gradients_that_can_be_taken_once_are_a_warning(judge: Judge, tmp_path: Path, times: str, warned: bool) -> None:
+@pytest.mark.parametrize(
+    ("body", "warned"),
+    [
+        ("return ctx.slope.mul_(grad.float()).to(grad.dtype)", True),
+        ("return (ctx.slope * grad.float()).to(grad.dtype) if ctx.times == 1 else os._exit(1)", True),
+        ("return (ctx.slope * grad.float()).to(grad.dtype)", False),
+    ],
+    ids=["wrong", "ends", "right"],
+)
+def test_gradients_that_can_be_taken_once_are_a_warning(judge: Judge, tmp_path: Path, body: str, warned: bool) -> None:
     file = tmp_path / "silu.py"
-    file.write_text(AGAIN.format(times))
+    file.write_text(AGAIN.format(body))
     options = {"dtypes": ["float32"], "directions": ["backward"], "categories": ["small"], "timed": False}
     verdict = check(file, "silu", judge=judge, allow=("custom", "mixed", "library"), **options)
     assert verdict.verdict == "passed", verdict.message

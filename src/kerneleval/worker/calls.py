@@ -120,7 +120,12 @@ class Calling:
         """How a single call is made in that direction."""
         if direction == "backward":
             return self.backward if self._loaded.backward is None else self.explicit_backward
-        return {"training": self.in_training, "kept": self.kept, "again": self.again}.get(direction, self.forward)
+        ways = {
+            "training": self.in_training,
+            "after_backward": self.after_backward,
+            "backward_twice": self.backward_twice,
+        }
+        return ways.get(direction, self.forward)
 
     def forward(self, call: PreparedCall) -> Any:
         """Outputs, while no gradients are wanted."""
@@ -197,7 +202,7 @@ class Calling:
         with torch.enable_grad():
             return self._loaded.forward(self._leaves(call), (), call.dims)
 
-    def kept(self, call: PreparedCall) -> Any:
+    def after_backward(self, call: PreparedCall) -> Any:
         """The outputs of a forward call, of which the gradients were taken before anyone reads them."""
         import torch
 
@@ -206,7 +211,7 @@ class Calling:
             self._gradients(graph, call.wanted)
             return result
 
-    def again(self, call: PreparedCall) -> Any:
+    def backward_twice(self, call: PreparedCall) -> Any:
         """The gradients of a graph that is gone through for the second time."""
         import torch
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -247,7 +247,7 @@ class Worker:
         return {"op": "armed"}
 
     def _leave_processor(self) -> None:
-        """Between windows of an accelerator, workers that do the same need not share the processor where they wait."""
+        """Workers of an accelerator share a processor in windows alone: else what they do at once would take turns."""
         if not self.device.pauses:
             allow_processors(self.processors)
 
@@ -381,7 +381,8 @@ class Worker:
         start, stop = message["calls"]
         calls, places, wrong = self.calls[start:stop], message["places"], None
         if self.launched and self.recorded is not None:
-            self._copy_out(self.recorded.sources[start:stop], calls, places, uniform=True)
+            of = (call.outputs for call in calls)
+            self._copy_out(zip(self.recorded.sources[start:stop], of, places, strict=True), uniform=True)
         else:
             wrong = self._deliver(calls, self.results[start:stop], places, start, uniform=self.uniform)
         wrong = wrong or next(filter(None, (self.calls[index].changed() for index in message["look"])), None)
@@ -418,15 +419,14 @@ class Worker:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
         ``first``: number of the first of these calls.
         """
-        fit: list[tuple[list[Any], PreparedCall, Sequence[int]]] = []
+        fit: list[tuple[list[Any], Any, Sequence[int]]] = []
         wrong: dict[str, Any] | None = None
         for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
             if problem := self._malformed(call, outputs):
                 wrong = wrong or {"call": index, **problem}
             else:
-                fit.append((self._detached(call, outputs), call, at))
-        if fit:
-            self._copy_out(*zip(*fit, strict=True), uniform=uniform)
+                fit.append((self._detached(call, outputs), call.outputs, at))
+        self._copy_out(fit, uniform=uniform)
         return wrong
 
     def _detached(self, call: PreparedCall, outputs: Sequence[Any]) -> list[Any]:
@@ -441,30 +441,27 @@ class Worker:
             for output, spec in zip(outputs, call.outputs, strict=True)
         ]
 
-    def _copy_out(
-        self,
-        made: Sequence[Sequence[Any]],
-        calls: Sequence[PreparedCall],
-        places: Sequence[Sequence[int]],
-        *,
-        uniform: bool,
-    ) -> None:
-        """Copy the outputs of these calls to these places of each. ``uniform``: all are prepared calls of one layout,
-        whose places come again.
+    def _copy_out(self, made: Iterable[tuple[Sequence[Any], Sequence[Any], Sequence[int]]], *, uniform: bool) -> None:
+        """Copy the outputs of calls, whose specifications are given, to these places of each. ``uniform``: all are
+        prepared calls of one layout, whose places come again.
         """
         import torch
 
         assert self.observing is not None
-        slots, keys = self.slots if uniform else {}, list(map(tuple, places))
-        for key, call in zip(keys, calls, strict=True):
-            if key not in slots:
-                slots[key] = [self._slot(spec, place) for spec, place in zip(call.outputs, key, strict=True)]
-        views = [view for key in keys for view in slots[key]]
-        filled = [(view, o) for view, o in zip(views, (o for of in made for o in of), strict=True) if view is not None]
-        if filled:
-            targets, sources = zip(*filled, strict=True)
+        targets, sources = [], []
+        for outputs, specs, places in made:
+            views = self.slots.get(tuple(places)) if uniform else None
+            if views is None:
+                views = [self._slot(spec, place) for spec, place in zip(specs, places, strict=True)]
+                if uniform:
+                    self.slots[tuple(places)] = views
+            for view, output in zip(views, outputs, strict=True):
+                if view is not None:
+                    targets.append(view)
+                    sources.append(output)
+        if targets:
             with torch.no_grad():
-                self.observing.foreach_copy(list(targets), list(sources))
+                self.observing.foreach_copy(targets, sources)
         self.device.synchronize()
 
     def _slot(self, spec: languages.OutputSpec, place: int) -> Any:

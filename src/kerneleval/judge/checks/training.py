@@ -42,7 +42,7 @@ class _Wrong(NamedTuple):
     """Whether it is in an ordinary window as well, so that training is not the reason."""
     reason: Reason = "wrong_in_training"
     warns: bool = False
-    """Whether it is told and fails nobody."""
+    """Whether it is a warning alone."""
 
 
 @register
@@ -134,7 +134,7 @@ def _interleaved(calls: Calls, case: Case) -> _Wrong | None:
     return _first_wrong(window, layout, drawn, lambda one: _wrong_alone(calls, bound, one))
 
 
-def _kept(calls: Calls, case: Case) -> _Wrong | None:
+def _after_backward(calls: Calls, case: Case) -> _Wrong | None:
     """The outputs of a call that are read when its gradients have been taken."""
     if calls.task.in_place:
         return None
@@ -142,23 +142,27 @@ def _kept(calls: Calls, case: Case) -> _Wrong | None:
     drawn = bound.draw(new_secret())
     there = forward.expect(drawn.args, [])
     outputs = forward.call_layout(there).outputs
-    layout = WindowLayout([replace(bound.call_layout(drawn), outputs=outputs)], "kept")
+    layout = WindowLayout([replace(bound.call_layout(drawn), outputs=outputs)], "after_backward")
     window = _window(calls.loaded, calls, layout, [drawn])
     wrong = _first_wrong(window, layout, [there], lambda one: _wrong_alone(calls, forward, one))
     return wrong and wrong._replace(reason="output_overwritten")
 
 
-def _again(calls: Calls, case: Case) -> _Wrong | None:
-    """The gradients of a graph that is kept and gone through twice. A backward pass may refuse that; one that gives
-    something else is told so and not failed, for published kernels do it and few programs ask twice.
+def _backward_twice(calls: Calls, case: Case) -> _Wrong | None:
+    """The gradients of a graph that is kept and gone through twice (``retain_graph=True``). A backward pass may raise
+    then. Wrong gradients are a warning, as is the end of the process: published kernels write over what they saved, and
+    few programs take gradients twice.
     """
     bound = calls.bind(case)
     drawn = bound.draw(new_secret())
-    layout = WindowLayout([bound.call_layout(drawn)], "again")
+    layout = WindowLayout([bound.call_layout(drawn)], "backward_twice")
     try:
         window = _window(calls.loaded, calls, layout, [drawn])
     except WorkerError:
         return None
+    except WorkerFailure as error:
+        calls.loaded.revive()
+        return _Wrong(str(error), warns=True)
     wrong = _first_wrong(window, layout, [drawn], lambda one: _wrong_alone(calls, bound, one))
     return wrong and wrong._replace(warns=True)
 
@@ -283,9 +287,9 @@ _LOOKS: Mapping[str, _Look] = {
     "gradients are wrong inside a network, or when the forward is called again before they are taken": _interleaved,
     "gradients are wrong where only some arguments ask for theirs": _some,
     "the backward pass writes over an output of its forward call, and who reads it afterwards reads something else. "
-    "Give gradients memory of their own": _kept,
+    "Give gradients memory of their own": _after_backward,
     "gradients are wrong when they are taken again (retain_graph=True): the backward pass writes over what it needs": (
-        _again
+        _backward_twice
     ),
 }
 """Ways in which training differs from a single gradient, by what is wrong there."""

@@ -163,7 +163,7 @@ def offsets(sizes: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
     return found, position
 
 
-InTraining = Literal["training", "interleaved", "kept", "again"]
+InTraining = Literal["training", "interleaved", "after_backward", "backward_twice"]
 """Ways in which training calls (``worker/calls.py``)."""
 
 

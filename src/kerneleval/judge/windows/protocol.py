@@ -75,7 +75,8 @@ class Window:
     are paused meanwhile, or inputs were looked at too."""
     peak_bytes: int | None = None
     """The most memory that the worker's tensors held at once, as the worker says: the outputs of all calls are in it,
-    revealed inputs, which lie in the judge's memory, are not. None: the device does not count it."""
+    revealed inputs, which lie in the judge's memory, are not. None: the device does not count it, or the calls were
+    recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
