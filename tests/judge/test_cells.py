@@ -365,8 +365,19 @@ def test_an_output_of_zeros_is_not_taken_for_that_of_a_later_call() -> None:
     positive = [one for one in drawn if one.expectation.native[0].item() > 0]
     zero = next(one for one in drawn if one.expectation.native[0].item() == 0)
     new = {id(one) for one in drawn}
-    assert not calls._of_later_call([torch.zeros(1, 1)], [positive[0], zero], 0, new)
-    assert calls._of_later_call(positive[1].expectation.native, positive[:2], 0, new)
+    zeros = [(torch.zeros(1, 1),)] * 2
+    assert not calls._of_later_call(zeros.__getitem__, [positive[0], zero], 0, new)
+
+
+@pytest.mark.parametrize(("times", "reused"), [(1.0, True), (1 + 2**-23, False)])
+def test_a_wrong_number_near_that_of_a_later_call_is_no_reused_output(times: float, reused: bool) -> None:
+    """A mean over a part of the rows was another call's mean by chance, and a reused buffer was looked for in vain."""
+    found = [expected("sum", {"M": 1, "N": 64}, seed) for seed in (1, 2)]
+    drawn = [Drawn(args=args, grads=[], expectation=expectation) for args, expectation in found]
+    later = drawn[1].expectation.native[0]
+    made = [(later * times,), (later,)]
+    assert calls.matches(made[0], drawn[1].expectation)
+    assert calls._of_later_call(made.__getitem__, drawn, 0, {id(one) for one in drawn}) is reused
 
 
 DIES = """

@@ -221,7 +221,7 @@ def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
         assert verdict.verdict == "passed", verdict.message
     for body in wrong:
         verdict = judged(judge, tmp_path, name, body)
-        assert (verdict.verdict, verdict.stage) == ("failed", "correctness"), (body, verdict.message)
+        assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output"), (body, verdict.message)
 
 
 def drawn_of(path):

@@ -11,8 +11,9 @@ import math
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -351,15 +352,28 @@ _REUSED = (
 )
 
 
-def _of_later_call(outputs: Sequence[torch.Tensor], drawn: Sequence[Drawn], index: int, new: Collection[int]) -> bool:
-    """Whether the outputs of a call are those of a later one on ``new`` inputs (ids), which no call before had: else it
-    may be a kept result. Nor does a later one count of which only zeros are expected: they may be memory that nobody
-    wrote.
+def _of_later_call(
+    made: Callable[[int], Sequence[torch.Tensor]], drawn: Sequence[Drawn], index: int, new: set[int]
+) -> bool:
+    """Whether the outputs of a call are, bit by bit, those of a later one that is right, on ``new`` inputs (ids), which
+    no call before had: else it may be a kept result, and a single wrong number may be near another call's by chance.
+    Nor does a later one count of which only zeros are expected: they may be memory that nobody wrote.
+
+    Args:
+        made: number of a call -> its outputs.
     """
     before = {id(one) for one in drawn[: index + 1]}
-    later = [one for one in drawn[index + 1 :] if id(one) in new and id(one) not in before]
-    later = [one for one in later if any(bool(output.any()) for output in one.expectation.native)]
-    return any(matches(outputs, other.expectation) for other in later)
+    return any(
+        id(later) in new - before
+        and any(bool(output.any()) for output in later.expectation.native)
+        and all(map(_equal_bits, made(index), made(place)))
+        and matches(made(place), later.expectation)
+        for place, later in enumerate(drawn[index + 1 :], index + 1)
+    )
+
+
+def _equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(first.reshape(-1).view(torch.uint8), second.reshape(-1).view(torch.uint8))
 
 
 class Calls:
@@ -453,7 +467,9 @@ class Calls:
                 evidence = result.evidence
             elif excused is None or result.reason != "wrong_output" or not excused(index):
                 reason, message = result.reason, result.message
-                if reason == "wrong_output" and _of_later_call(outputs, drawn, index, new):
+                if reason == "wrong_output" and _of_later_call(
+                    partial(output_views, window, layout), drawn, index, new
+                ):
                     reason, message = "output_reused", f"{_REUSED} ({message})"
                 return Failed(stage="correctness", reason=reason, message=message, evidence=result.evidence)
         return MUTATION if window.mutated and not self.task.in_place else Passed(evidence=evidence)
