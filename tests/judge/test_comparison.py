@@ -23,6 +23,7 @@ from .variants import (
     HONEST,
     erf_series,
     half_accumulator,
+    half_sums,
     online_logsumexp,
     strassen,
     tf32,
@@ -224,6 +225,31 @@ def test_split_k_in_the_half_type_passes(dtype: str) -> None:
         assert verdict(total, expectation) == "match"
 
 
+ByHalfSums = Callable[..., torch.Tensor]
+ROW_SUMS: dict[str, ByHalfSums] = {
+    "sum": lambda sums, x: sums(x),
+    "mean": lambda sums, x: sums(x) / x.shape[-1],
+    "softmax": lambda sums, x: (e := torch.exp(x - x.amax(-1, keepdim=True))) / sums(e)[:, None],
+    "rms_norm": lambda sums, x, w, eps: x * torch.rsqrt(sums(x * x)[:, None] / x.shape[-1] + eps) * w,
+}
+
+
+def by_half_sums(name: str, length: int, step: int, dtype: str, *, in_turn: bool) -> str:
+    """The verdict on a kernel that keeps the sums of blocks in the half type."""
+    args, expectation = expected(name, {"M": 200, "N": length}, dtype=dtype)
+    kind = args[0].dtype
+    made = ROW_SUMS[name](lambda x: half_sums(x, step, kind, in_turn=in_turn), *floats(args, torch.Tensor.float))
+    return verdict(made.to(kind), expectation)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", ROW_SUMS)
+def test_half_sums_of_blocks_pass(name: str, dtype: str) -> None:
+    """Rounded once each and added in fp32, as FlagGems' ``sum`` keeps them."""
+    for length, step in ((1024, 16), (4096, 128), (8192, 1024)):
+        assert by_half_sums(name, length, step, dtype, in_turn=False) == "match", f"{length} terms, {step} a block"
+
+
 @pytest.mark.parametrize("length", [4096, 16384, 65536])
 def test_fp32_products_on_tensor_cores_pass(length: int) -> None:
     """One accumulator over all of K, cut towards zero; TF32 inputs and a missing term do not."""
@@ -287,6 +313,23 @@ def test_a_half_accumulator_fails_over_long_sums(dtype: str) -> None:
         (a, b), expectation = expected("matmul", {"M": 40, "N": 48, "K": length}, dtype=dtype)
         passed = verdict(half_accumulator(a, b, step), expectation) == "match"
         assert passed == want, f"K = {length}, rounded every {step}"
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "length", "step"),
+    [
+        ("sum", "float16", 4096, 128),
+        ("sum", "bfloat16", 8192, 256),
+        ("mean", "float16", 1024, 32),
+        ("softmax", "float16", 8192, 8),
+        ("softmax", "bfloat16", 4096, 32),
+        ("rms_norm", "float16", 8192, 16),
+        ("rms_norm", "bfloat16", 8192, 64),
+    ],
+)
+def test_half_accumulators_of_rows_fail(name: str, dtype: str, length: int, step: int) -> None:
+    """Where ``docs/correctness.md`` says."""
+    assert by_half_sums(name, length, step, dtype, in_turn=True) != "match"
 
 
 def test_the_tanh_gelu_is_another_operator() -> None:

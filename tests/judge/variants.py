@@ -403,3 +403,16 @@ def half_accumulator(a: torch.Tensor, b: torch.Tensor, step: int = 16) -> torch.
     for k in range(0, a.shape[1], step):
         out = (out.float() + a[:, k : k + step].float() @ b[k : k + step].float()).to(dtype)
     return out
+
+
+def half_sums(x: torch.Tensor, step: int, dtype: torch.dtype, *, in_turn: bool) -> torch.Tensor:
+    """Sums of rows of fp32: those of every ``step`` terms rounded to a half type, then added in fp32, or ``in_turn`` in
+    the half type.
+    """
+    parts = torch.stack([part.sum(-1).to(dtype) for part in x.split(step, -1)])
+    if not in_turn:
+        return parts.float().sum(0)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total.float()
