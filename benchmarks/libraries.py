@@ -71,7 +71,9 @@ def main() -> int:
     options = _arguments()
     if options.plain:
         return _plain_here(options)
-    wanted = [k for k in KERNELS if re.search(options.only, f"{k.library} {k.task} {k.name}")][options.skip :]
+    wanted = [k for k in KERNELS if re.search(options.only, f"{k.library} {k.task} {k.name}")][
+        options.skip :: options.step
+    ]
     if options.untuned:
         wanted = [replace(kernel, untuned=True) for kernel in wanted]
     present = {library for library, module in MODULES.items() if importlib.util.find_spec(module) is not None}
@@ -114,6 +116,7 @@ def _arguments() -> argparse.Namespace:
     made = parser((__doc__ or "").split("\n", maxsplit=1)[0])
     made.add_argument("--only", default="", help="regular expression on 'library task entry'")
     made.add_argument("--skip", type=int, default=0, help="begin with this one of those chosen")
+    made.add_argument("--step", type=int, default=1, help="of those, only every so many: parts side by side")
     made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new ones after this long")
     made.add_argument("--directions", default="", help="comma separated; empty: both")
     made.add_argument("--dtypes", default="", help="comma separated; empty: the task's")
