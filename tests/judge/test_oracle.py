@@ -258,6 +258,34 @@ def test_reduction_lengths() -> None:
     assert reduction_length(module, forward, [torch.empty(4, 10**6)], (), (4,), 0) == 16384
 
 
+def test_an_index_that_occurs_often_gathers_as_many_terms() -> None:
+    """Liger's gradient of an embedding was refused on a GPU, where all indices were the same: it adds 346 terms in
+    order, and was held to the bound of a single one.
+    """
+    task = find("embedding")
+    case = case_of("embedding", {"V": 643, "D": 391, "B": 1, "L": 346}, direction="backward")
+    weight = torch.empty(643, 391)
+
+    def length(index: torch.Tensor) -> int:
+        args = [arg if arg.is_floating_point() else index for arg in drawn(task, case)[0]]
+        return reduction_length(task, case, args, (), weight.shape, 346 * 391)
+
+    assert length(torch.full((1, 346), 3)) == 346
+    assert length(torch.arange(346).view(1, 346)) <= 2
+    for name, dims, shape in (
+        ("gather", {"M": 50, "N": 20, "K": 40}, (50, 20)),
+        ("take", {"M": 5, "N": 20, "K": 40}, (5, 20)),
+    ):
+        task = find(name)
+        case = case_of(name, dims, direction="backward")
+        args = [arg if arg.is_floating_point() else torch.zeros_like(arg) for arg in drawn(task, case)[0]]
+        outputs = max(arg.numel() for arg in args if not arg.is_floating_point())
+        assert reduction_length(task, case, args, (), shape, outputs) == 40, name
+    task, case = find("scatter_add"), case_of("scatter_add", {"M": 6, "N": 20, "K": 40})
+    args = [arg if arg.is_floating_point() else torch.zeros_like(arg) for arg in drawn(task, case)[0]]
+    assert reduction_length(task, case, args, (), (6, 20), 0) >= 40
+
+
 def test_a_running_sum_over_every_position_is_a_right_gradient_of_weights() -> None:
     """FlagGems' was refused on a GPU: the sum was taken to be as long as a dim; it runs over batch and positions."""
     dims = {"B": 2, "C": 48, "O": 48, "H": 256, "W": 256, "K": 1, "S": 1}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from kerneleval.records import Case, Law, Task, Tolerance
+from kerneleval.records import Case, Law, Task, TensorSpec, Tolerance
 
 NATIVE = 2.0
 """A candidate's rms error may be this many times the native reference's."""
@@ -231,6 +231,8 @@ def reduction_length(
     (outputs / A), which is what a broadcast argument such as a bias gathers, and what the task states of sums over
     several dims.
 
+    Where terms are added up by index, that is an average; an index that occurs more often gathers as much more.
+
     Module problems do not state lengths: the longest dim of an input, the fan-in of a weight or the ratio of input to
     output elements, at most 16384.
 
@@ -250,11 +252,27 @@ def reduction_length(
         if case.direction == "backward":
             ratio, longest = max(1, forward_numel // own), 1
         return max(1, min(_MOST_GUESSED, max(longest, fan_in, ratio)))
-    length = max(1, stated(case.dims_map))
+    length, crowding = max(1, stated(case.dims_map)), _crowding(task, case, args)
     if case.direction == "forward":
-        return length
+        return math.ceil(length * crowding)
     gathered = task.tolerance.gathered(case.dims_map) if task.tolerance.gathered is not None else 1
-    return max(1, min(forward_numel * length // own, max(length, longest, forward_numel // own, gathered)))
+    average = math.ceil(forward_numel * length / own * crowding) if crowding > 1 else forward_numel * length // own
+    return max(1, min(average, max(length, longest, forward_numel // own, gathered)))
+
+
+def _crowding(task: Task, case: Case, args: Sequence[object]) -> float:
+    """How many times as often as on average the most frequent index occurs, of those at which terms are added up:
+    forward where the task says so, backward in operators that pick by index and in those of experts.
+    """
+    crowding = 1.0
+    for spec, arg in zip(task.arguments(case.dims_map, case.dtype), args, strict=False):
+        if not isinstance(spec, TensorSpec) or not isinstance(arg, torch.Tensor) or not arg.numel():
+            continue
+        picks = spec.name == "ids" or (task.group == "Index" and (spec.role == "index" or spec.ids))
+        if spec.summed or (picks and case.direction == "backward"):
+            often = int(torch.unique(arg, return_counts=True)[1].max())
+            crowding *= max(1.0, (spec.high - spec.low) * often / arg.numel())
+    return crowding
 
 
 def slack_of_count(count: int) -> float:
