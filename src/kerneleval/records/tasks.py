@@ -243,7 +243,7 @@ class TensorSpec:
     differentiable: bool = False
     """Whether backward cases ask for this argument's gradient."""
     common: float = 0.0
-    """The mean of ``common`` data; 0: it is N(0, 1), as in half types."""
+    """The mean of ``common`` data; 0: it is N(0, 1), as in half types where these are no scores."""
     common_signs: bool = False
     """Whether the mean of each row (last dim) of ``common`` data is that number or its negative, at random."""
     large_half: float = 16.0
@@ -268,6 +268,13 @@ class TensorSpec:
     Empty: it has none, and ``binned`` leaves it standard."""
     slow: tuple[float, float] = (1.0, 0.0)
     """Factor on, and number added to, standard values under ``long_memory``: what brings a decay near 1."""
+
+    @property
+    def scores(self) -> bool:
+        """Whether they are what exponentials are taken of, which ``common`` data have far below zero; not queries or
+        keys, of which half types may keep the products in the type.
+        """
+        return self.common < 0
 
     @property
     def numel(self) -> int:

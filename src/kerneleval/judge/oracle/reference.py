@@ -194,10 +194,10 @@ def _outputs(result: Any) -> Tensors:
 
 
 class _OtherSoftmax(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.met = False
-        """Whether there was a softmax at all."""
+    met = False
+    """Whether there was a softmax at all."""
+    functions: tuple[Any, ...] = (F.softmax, torch.softmax, torch.Tensor.softmax)
+    """Those in whose place another formula is used."""
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         """Softmax over one dim."""
@@ -208,8 +208,9 @@ class _OtherSoftmax(TorchFunctionMode):
     ) -> Any:
         """The call, or the same by another formula."""
         options = dict(kwargs or {})
-        if func in (F.softmax, torch.softmax, torch.Tensor.softmax):
-            names = ("input", "dim", "_stacklevel", "dtype") if func is F.softmax else ("input", "dim", "dtype")
+        if func in self.functions:
+            of_tensors = func in (F.softmax, F.log_softmax)
+            names = ("input", "dim", "_stacklevel", "dtype") if of_tensors else ("input", "dim", "dtype")
             given = dict(zip(names, args, strict=False)) | options
             scores, dim, dtype = given.get("input", given.get("self")), given.get("dim"), given.get("dtype")
             if isinstance(scores, torch.Tensor) and isinstance(dim, int) and scores.dim():
@@ -227,6 +228,56 @@ class ByLogSums(_OtherSoftmax):
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         """``exp(x - log sum exp(x))``."""
         return torch.exp(scores - torch.logsumexp(scores, dim, keepdim=True))
+
+
+_LOG_SOFTMAX: tuple[Any, ...] = (F.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)
+
+
+class ByKeptLogSums(_OtherSoftmax):
+    """While it is entered, log-softmax and cross entropy are made from the logarithm of each row's sum, in fp32 at
+    least, which their gradients take too: as kernels do that keep one number a row for the backward.
+    """
+
+    functions = _LOG_SOFTMAX
+
+    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
+        """``x - log sum exp(x)``."""
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return (wide - torch.logsumexp(wide, dim, keepdim=True)).to(scores.dtype)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call, or the same by another formula."""
+        options = dict(kwargs or {})
+        if func is F.cross_entropy:
+            self.met = True
+            given = {name: value for name, value in options.items() if name not in ("size_average", "reduce")}
+            return _cross_entropy(self, *args, **given)
+        return super().__torch_function__(func, types, args, options)
+
+
+def _cross_entropy(
+    formula: ByKeptLogSums,
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """``F.cross_entropy`` by a formula of log-softmax; itself where shares are asked for, or some of several kinds."""
+    options: dict[str, Any] = {"weight": weight, "ignore_index": ignore_index, "reduction": reduction}
+    if targets.is_floating_point() or (label_smoothing and (weight is not None or ignore_index >= 0)):
+        return F.cross_entropy(logits, targets, label_smoothing=label_smoothing, **options)
+    classes = min(1, logits.dim() - 1)
+    logs = formula.weights(logits, classes)
+    loss = F.nll_loss(logs, targets, **options)
+    if not label_smoothing:
+        return loss
+    even = -logs.mean(classes)
+    even = even.mean() if reduction == "mean" else even.sum() if reduction == "sum" else even
+    return (1 - label_smoothing) * loss + label_smoothing * even
 
 
 class ByWeights(_OtherSoftmax):
@@ -666,18 +717,21 @@ def _furthest(call: ReferenceCall, oracle: Tensors) -> Tensors:
         with formula:
             other = there.natively()
         if not formula.met:
+            if isinstance(formula, ByKeptLogSums):
+                continue
             break
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     return native
 
 
-def _other_formulas(call: ReferenceCall) -> list[ByLogSums | ByWeights]:
+def _other_formulas(call: ReferenceCall) -> list[ByLogSums | ByKeptLogSums | ByWeights]:
     """Formulas that show more of the rounding than the native one where few numbers decide."""
     if call.problem is not None:
         return [ByLogSums()] if call.case.distribution == "large_scale" else []
     if call.case.direction == "backward" and call.case.distribution in ("large_scale", "outlier"):
         single, double = torch.float32, torch.float64
-        return [ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
+        logs = ByKeptLogSums()
+        return [logs, ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
     return []
 
 

@@ -167,7 +167,10 @@ _UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 2
 """Factors of upstream gradients there, as scaled losses have them; float16 keeps its own size."""
 
 _COMMON_SPREAD = 0.25
-"""Standard deviation of ``common`` data about ``TensorSpec.common``."""
+"""Standard deviation of ``common`` data about ``TensorSpec.common``; half types have 1."""
+
+_LARGEST = 3
+"""Further places of a row's largest score under ``large_scale``."""
 
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
@@ -487,13 +490,29 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         tensor = _lone_zeros(tensor, generator) if spec.values == "ones_normal" else tensor
     elif distribution == "nonfinite" and tensor.numel() and spec.nonfinite != "none":
         _not_finite(spec, tensor, generator)
-    elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
-        return tensor.mul_(_COMMON_SPREAD).add_(_about(spec, tensor, generator))
+    elif distribution == "common" and spec.common and (dtype.itemsize > 2 or spec.scores):
+        spread = _COMMON_SPREAD if dtype.itemsize > 2 else 1.0  # half types have few numbers there
+        return tensor.mul_(spread).add_(_about(spec, tensor, generator))
     elif distribution == "negative" and spec.values == "normal":
         tensor = tensor.abs_().neg_()
+    elif distribution == "large_scale" and spec.scores and tensor.numel():
+        tensor = _tied_largest(tensor, generator)
     large = spec.large_half if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
     return tensor.mul_(factor) if factor != 1 else tensor
+
+
+def _tied_largest(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with the largest element of about half of its rows (last dim) at up to three places more: of a softmax
+    without them one weight is 1 and all others are 0, whatever the logarithm of the row's sum is rounded to.
+    """
+    rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1]
+    most = tensor.amax(-1, keepdim=True)
+    chosen = torch.randint(0, 2, rows, generator=generator, device=tensor.device) == 0
+    for _ in range(_LARGEST):
+        place = torch.randint(width, rows, generator=generator, device=tensor.device)
+        tensor = tensor.scatter(-1, place, torch.where(chosen, most, tensor.gather(-1, place)))
+    return tensor
 
 
 def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:

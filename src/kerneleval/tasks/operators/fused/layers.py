@@ -7,7 +7,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import ROWS, bias, data, fixed, index, mask, operator, plain, size, weight, whole
+from kerneleval.tasks.define import (
+    FAR_BELOW,
+    ROWS,
+    bias,
+    data,
+    fixed,
+    index,
+    mask,
+    operator,
+    plain,
+    size,
+    weight,
+    whole,
+)
 from kerneleval.tasks.operators.gemm.gemm import product
 from kerneleval.tasks.pointwise import FLAT
 from kerneleval.tasks.relations import permutation, resampling
@@ -80,7 +93,7 @@ _TWO_LINEAR = (
     weight("weight2", "N H", fan_in="H"),
     weight("bias2", "N"),
 )
-_CLASSES = (data("logits", "M N"), index("targets", "M", high="N"), _EPS)
+_CLASSES = (data("logits", "M N", common=f"{FAR_BELOW}"), index("targets", "M", high="N"), _EPS)
 _PRODUCT = (
     data("x", "B M K"),
     data("y", "B M K"),

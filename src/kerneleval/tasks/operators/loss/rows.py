@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Task
-from kerneleval.tasks.define import ROWS, data, fixed, index, operator, plain, size, whole
+from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.loss.loss import averaged, reduced
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling, shift
 
@@ -95,7 +95,7 @@ def _tversky(x: Tensor, target: Tensor, alpha: float, beta: float, smooth: float
     return reduced(1 - (shared + smooth) / (shared + alpha * extra + beta * missed + smooth), reduction)
 
 
-_LOGITS = data("logits", "M N", nonfinite="masked_nan")
+_LOGITS = data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan")
 _CLASS = index("targets", "M", high="max(1, N)")
 _X, _Y = data("x", "M N"), data("y", "M N")
 _LOGS = data("x", "M N", values="positive")  # of one sign, as logarithms of probabilities are
@@ -237,7 +237,7 @@ TASKS = (
         "reduction",
         "out[b, h, w] = log(sum_c exp(logits[b, c, h, w])) - logits[b, t, h, w], t = targets[b, h, w]",
         dims=(fixed("B", high=4), size("C", low=2, high=256), size("H", high=512), size("W", high=512)),
-        args=(data("logits", "B C H W"), index("targets", "B H W", high="max(1, C)")),
+        args=(data("logits", "B C H W", common=f"{FAR_BELOW}"), index("targets", "B H W", high="max(1, C)")),
         out=("B H W",),
         reference=_cross_entropy_image,
         flops="4 * B * C * H * W",
@@ -274,7 +274,7 @@ TASKS = (
         _distillation,
         14,
         plain("temperature", 2.0),
-        over=(_X, data("teacher", "M N")),
+        over=(data("x", "M N", common=f"{FAR_BELOW}"), data("teacher", "M N", common=f"{FAR_BELOW}")),
         **_CHOICE,
         **_MODEL,
     ),
