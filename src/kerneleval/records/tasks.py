@@ -261,6 +261,8 @@ class TensorSpec:
     """Whether they do so backward, too."""
     even: bool = False
     """As ``Arg`` has it."""
+    ties: str = ""
+    """As ``Arg`` has it."""
     along: tuple[int, ...] = ()
     """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
     edges: tuple[float, ...] = ()
@@ -335,6 +337,9 @@ class Arg:
     even: bool = False
     """Whether some rows (last dim) are scores of which 2^k are 0 and the others far below: their softmax is exact in
     every arithmetic. The share that goes with such a row (an argument of as many rows) equals a sum of them."""
+    ties: str = ""
+    """Name of the argument by which it is divided before it is rounded. In half of the standard cases that is a power
+    of two, and a quarter of the elements lie half way between two whole multiples of it, in every arithmetic."""
     along: str = ""
     """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
     argument has any: the last dim of the first argument of role ``data``."""
@@ -385,6 +390,7 @@ class Arg:
             epsilon=self.epsilon,
             epsilon_backward=self.epsilon_backward,
             even=self.even,
+            ties=self.ties,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             slow=self.slow,

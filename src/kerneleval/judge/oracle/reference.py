@@ -355,6 +355,8 @@ def _probed(call: ReferenceCall, *, wide: bool = False, number: int = 0, size: f
     specs = () if problem is not None else call.task.arguments(call.case.dims_map, call.case.dtype)
     known = domains(specs, call.args) if specs else []
     even = size > 0 and any(isinstance(spec, TensorSpec) and spec.even for spec in specs)
+    if size > 0 and _has_ties(specs, call.args):
+        return call.converted(_wide) if wide else call
 
     def moved(tensor: torch.Tensor, place: int) -> torch.Tensor:
         if problem is not None:
@@ -368,6 +370,15 @@ def _probed(call: ReferenceCall, *, wide: bool = False, number: int = 0, size: f
         return out
 
     return call.converted(moved)
+
+
+def _has_ties(specs: Sequence[Any], args: Sequence[Any]) -> bool:
+    """Whether an argument is divided by a power of two before it is rounded (``Arg.ties``): nothing is rounded on the
+    way there, so what lies half way between two numbers does in every kernel.
+    """
+    named = {spec.name: arg for spec, arg in zip(specs, args, strict=True)} if specs else {}
+    steps = [named[spec.ties] for spec in specs if isinstance(spec, TensorSpec) and spec.ties]
+    return any(bool((torch.frexp(step.float()).mantissa == 0.5).all()) for step in steps)
 
 
 def _nudged(call: ReferenceCall) -> list[Tensors]:

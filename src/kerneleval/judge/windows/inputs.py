@@ -169,6 +169,9 @@ _UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 2
 _COMMON_SPREAD = 0.25
 """Standard deviation of ``common`` data about ``TensorSpec.common``; half types have 1."""
 
+_HALF_STEPS = 16
+"""Multiples of a scale beside which ties lie, at most."""
+
 _LARGEST = 3
 """Further places of a row's largest score under ``large_scale``."""
 
@@ -265,6 +268,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _meeting(specs, values, seed)
         case "standard":
             _even_rows(specs, values, seed)
+            _half_steps(specs, values, seed)
         case "large_scale" | "small_scale" if case.direction == "forward":
             _extreme(specs, values, case.distribution, seed)
     if case.distribution == "small_scale":
@@ -654,6 +658,21 @@ def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> N
             if isinstance(other, TensorSpec) and other.shape == value.shape[:-1]:
                 part = some if other.values == "variance" else torch.ones_like(some)
                 share.copy_(torch.where(chosen, part.to(share.dtype), share[..., None])[..., 0])
+
+
+def _half_steps(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """What ``Arg.ties`` says, of whole multiples that fit every half type, beside which those of e4m3fn are few."""
+    for spec, value in zip(specs, values, strict=True):
+        if not isinstance(spec, TensorSpec) or not spec.ties or not value.numel():
+            continue
+        generator = stream(seed, f"ties {spec.name}", str(value.device))
+        if int(torch.randint(2, (), generator=generator, device=generator.device)):
+            continue
+        step = next(v for one, v in zip(specs, values, strict=True) if one.name == spec.ties)
+        step.copy_(torch.exp2(step.double().log2().round()))
+        multiples = torch.randint(-_HALF_STEPS, _HALF_STEPS, value.shape, generator=generator, device=value.device)
+        chosen = torch.randint(4, value.shape, generator=generator, device=value.device) == 0
+        value.copy_(torch.where(chosen, ((multiples + 0.5) * step.double()).to(value.dtype), value))
 
 
 def _most_exponent(dtype: torch.dtype, scale: float) -> int:

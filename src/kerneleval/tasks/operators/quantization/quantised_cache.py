@@ -103,7 +103,12 @@ TASKS = (
         "out = pages of zeros with key[t] / scale in e4m3fn, beyond 448 that, in slot number slot[t] * T + t; those "
         "with slot[t] < 0 are left out",
         dims=(*_TOKENS, fixed("G"), size("D")),
-        args=(data("key", "T G D"), _SLOT, weight("scale", "one", values="variance", fan_in="steps"), *_PAGES),
+        args=(
+            data("key", "T G D", ties="scale"),
+            _SLOT,
+            weight("scale", "one", values="variance", fan_in="steps"),
+            *_PAGES,
+        ),
         out=("V S G D: float8_e4m3fn",),
         derive={"one": 1, "steps": "112 ** 2"},
         reference=_reshape_and_cache_fp8,

@@ -141,14 +141,16 @@ TASKS = (
     ),
     _quantised(
         "matmul_w8a8_static",
-        "out = (q(x) @ q(w)) * x_scale * w_scale in int8, q(a) = round(a / s) within [-127, 127], scales given",
+        "out = (q(x) @ q(w)) * x_scale * w_scale in int8, q(a) = round(a / s), ties to even, within [-127, 127], "
+        "scales given",
         _matmul_w8a8_static,
         _static_plain,
         **{
             **_PRODUCT,
             "dims": (size("M", low=16, high=4096), size("K", low=16, high=4096), size("N", low=16, high=4096)),
             "args": (
-                *_PRODUCT["args"],
+                data("x", "M K", ties="x_scale"),
+                _PRODUCT["args"][1],
                 weight("x_scale", "one", values="variance", fan_in="steps"),
                 weight("w_scale", "N", values="variance", fan_in="K steps"),
             ),

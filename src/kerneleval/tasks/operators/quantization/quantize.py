@@ -161,6 +161,7 @@ _OF_INT8: Any = {"derive": {"steps": "32 ** 2"}, "without": ("large_scale", "sma
 """A scale with which most of standard numbers are within the range, and use it."""
 _BOTH_SCALED: Any = {"relations": (homogeneity({0: 4.0, 1: 4.0}, {}),)}
 _SCALE_FOLLOWS: Any = {"relations": (homogeneity({0: 4.0}, {1: 4.0}),)}
+_TIED = data("x", "M N", ties="scale")
 _SCALE = weight("scale", "one", values="variance", fan_in="steps")
 _NORM: Any = {
     "flops": "9 * M * N",
@@ -176,7 +177,7 @@ TASKS = (
         "scaled_fp8_quant",
         "out = x / scale in e4m3fn, beyond 448 that",
         _scaled_fp8_quant,
-        _X,
+        _TIED,
         _SCALE,
         **_OF_FP8,
         **_BOTH_SCALED,
@@ -210,7 +211,7 @@ TASKS = (
         "scaled_int8_quant",
         "out = round(x / scale), ties to even, within [-128, 127]",
         _scaled_int8_quant,
-        _X,
+        _TIED,
         _SCALE,
         out=_INT8,
         **_OF_INT8,
@@ -220,7 +221,7 @@ TASKS = (
         "scaled_int8_quant_azp",
         "out = round(x / scale) + round(32 zero), ties to even, within [-128, 127]",
         _scaled_int8_quant_azp,
-        _X,
+        _TIED,
         _SCALE,
         weight("zero", "one"),
         out=_INT8,
