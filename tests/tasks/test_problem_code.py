@@ -170,6 +170,9 @@ IDS = "return [torch.randint(0, 9, (6, 8))]"
     [
         ("return torch.nn.functional.conv2d(x[None, None], EDGES[None, None])", SOBEL, FLOAT, None),
         ("return torch.stack([EDGES, EDGES.T])[0] @ x[:3, :3]", SOBEL, FLOAT, None),
+        ("return torch.cat([EDGES, EDGES])", SOBEL, FLOAT, None),
+        ("return x.sum(-1, dtype=torch.float32)", "", FLOAT, None),
+        ("return x.short().view(torch.float16) * 1", HALF, IDS, torch.float16),
         ("return TABLE[x].mean(1)", SEEDED, IDS, None),
         ("t = EDGES.clone()\nt[0, 0] = x[0, 0]\nt.mul_(2)\nreturn t", SOBEL, FLOAT, None),
         ("t = torch.from_numpy(EDGES.numpy())\nreturn x[:3, :3] * t.to(x.device)", SOBEL, FLOAT, None),
@@ -195,6 +198,12 @@ def test_what_forward_casts_or_holds_is_fp64_in_the_oracle(tmp_path, forward, to
     error = float((native - exact).abs().max() / exact.abs().max())
     rounds = inside is not None and top != HALF
     assert (step / 100 if rounds else 0) <= error < 2 * step
+
+
+def test_inputs_lie_on_the_problems_device_whatever_the_default_one_is(tmp_path):
+    made = problem(write(tmp_path))
+    with torch.device("meta"):
+        assert {value.device.type for value in made.inputs(1)} == {"cpu"}
 
 
 def test_a_type_that_numpy_fixes_has_no_oracle(tmp_path):

@@ -73,9 +73,10 @@ def jumps(problem: Any, distribution: str, key: tuple[object, ...]) -> bool:
 def _jumps(problem: Any, distribution: str) -> bool:
     for seed in range(1, _DRAWS + 1):
         run = _line(problem, distribution, seed)
-        if any(_jumps_within(run, part) for part in _LINES):
+        here = run(0.0)
+        if any(_jumps_within(run, here, part) for part in _LINES):
             return True
-        if max((o.numel() for o in run(0.0)), default=0) > _FEW:
+        if max((o.numel() for o in here), default=0) > _FEW:
             return False
     return False
 
@@ -86,23 +87,31 @@ def _line(problem: Any, distribution: str, seed: int) -> Callable[[float], Tenso
     (args, weights), (others, heavier) = ends
     fixed = problem.traits.labels
 
-    def between(one: Any, other: Any, part: float) -> Any:
+    def way(one: Any, other: Any) -> tuple[Any, Any]:
+        """A tensor and how far it is to the other; None: it stays."""
         if not isinstance(one, torch.Tensor) or not _coarsens(one):
-            return one
+            return one, None
         wide = one.to(torch.promote_types(one.dtype, torch.float64))
-        return torch.where(other.isfinite() & wide.isfinite(), wide + part * (other - wide), wide)
+        return wide, torch.where(other.isfinite() & wide.isfinite(), other - wide, 0.0)
+
+    def at(pair: tuple[Any, Any], part: float) -> Any:
+        return pair[0] if pair[1] is None else torch.add(*pair, alpha=part)
+
+    inputs = [(a, None) if i in fixed else way(a, b) for i, (a, b) in enumerate(zip(args, others, strict=True))]
+    held = {name: way(w, heavier[name]) for name, w in weights.items()}
 
     def run(part: float) -> Tensors:
-        given = [a if i in fixed else between(a, b, part) for i, (a, b) in enumerate(zip(args, others, strict=True))]
-        found = problem.oracle(given, {name: between(w, heavier[name], part) for name, w in weights.items()})
+        found = problem.oracle([at(pair, part) for pair in inputs], {name: at(w, part) for name, w in held.items()})
         return tuple(o.reshape(-1) for o in found if o.is_floating_point())
 
     return run
 
 
-def _jumps_within(run: Callable[[float], Tensors], part: float) -> bool:
-    """Whether the element that moves most on this part of the way still moves when it is halved to next to nothing."""
-    low, high, here, there = 0.0, part, run(0.0), run(part)
+def _jumps_within(run: Callable[[float], Tensors], here: Tensors, part: float) -> bool:
+    """Whether the element that moves most on this part of the way, which begins ``here``, still moves when it is halved
+    to next to nothing.
+    """
+    low, high, there = 0.0, part, run(part)
     apart = [(b - a).abs().nan_to_num(nan=0.0, posinf=0.0) for a, b in zip(here, there, strict=True)]
     sizes = [
         float(d.max() / a.abs().max().clamp_min(1e-300)) if d.numel() else 0.0 for d, a in zip(apart, here, strict=True)

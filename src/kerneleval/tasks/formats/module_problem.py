@@ -665,10 +665,19 @@ class _Widen(TorchFunctionMode):
     ) -> Any:
         if func in _CASTS:
             func, args = torch.Tensor.to, (args[0], _CASTS[func])
-        args, kwargs = tree_map_only(torch.Tensor, self._twin, (args, kwargs or {}))
-        if func is not torch.Tensor.view:  # of the bits, where it is given a type
-            args, kwargs = tree_map_only(torch.dtype, self._cast, (args, kwargs))
-        return func(*args, **kwargs)
+        if func is torch.Tensor.view:  # of the bits, where it is given a type
+            return func(self._twin(args[0]), *args[1:], **(kwargs or {}))
+        return func(*map(self._wide, args), **{name: self._wide(value) for name, value in (kwargs or {}).items()})
+
+    def _wide(self, value: Any) -> Any:
+        """An argument, its tensors and types widened. To look for them in lists costs more than most operators."""
+        if isinstance(value, torch.Tensor):
+            return self._twin(value)
+        if isinstance(value, torch.dtype):
+            return self._cast(value)
+        if value is None or isinstance(value, (int, float, str)):
+            return value
+        return tree_map_only((torch.Tensor, torch.dtype), self._wide, value)
 
     def _cast(self, dtype: torch.dtype) -> torch.dtype:
         if dtype in (torch.float16, torch.bfloat16):

@@ -346,7 +346,7 @@ def seeded(seed: int, device: str, *, place: bool = True) -> Iterator[None]:
         (torch.manual_seed if accelerators else torch.default_generator.manual_seed)(seed)
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
-        if place:
+        if place and torch.get_default_device() != torch.device(device):
             _import_compiler()
             stack.enter_context(torch.device(device))
         yield
