@@ -2,10 +2,10 @@
 
     python scripts/spine.py [CANDIDATE [TASK]] [--list]
 
-Without arguments: the gelu of the archetype ``baseline``, quick tier, on the CPU. A file counts if at least one of its
-functions ran; what runs while a module is imported does not count, nor do lambdas and comprehensions. The worker's
-process is not seen: it has another interpreter. The device's noise and self-check come from the cache if they are
-there.
+Without arguments: the gelu of the archetype ``baseline``, quick tier, on the CPU. Small shapes alone are judged: larger
+ones run through the same files. A file counts if at least one of its functions ran; what runs while a module is
+imported does not count, nor do lambdas and comprehensions. The worker's process is not seen: it has another
+interpreter. The device's noise and self-check come from the cache if they are there.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def main() -> int:
         if given.candidate is None:
             Path(candidate).write_text(GELU)
         words = ["check", candidate, "--task", given.task, "--quick", "--device", "cpu", "--json", "--allow", "library"]
+        words += ["--category", "small"]
         code, seen = _profiled(words)
     by_file: dict[str, set[str]] = collections.defaultdict(set)
     for one in seen:

@@ -9,6 +9,7 @@ import pytest
 from tests.commands import kerneleval
 
 from kerneleval.judge.timing import timer
+from kerneleval.judge.windows import worker_pool
 from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import Protocol
 from kerneleval.tasks import open_task
@@ -59,7 +60,9 @@ def test_the_module_is_compiled_and_keeps_its_weights_names() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("place")
-def test_a_problem_file_is_timed_against_its_compiled_model() -> None:
+def test_a_problem_file_is_timed_against_its_compiled_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    trusting = "torch._inductor.config.cpp.vec_isa_ok = True  # no programs are compiled to try them: 10 s\n"
+    monkeypatch.setattr(worker_pool, "_COMPILED", worker_pool._COMPILED + trusting)
     code, out, err = check("--shapes", "sweep")
     assert code == 0, err
     verdict = json.loads(out)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,24 +202,23 @@ def judge() -> Iterator[Judge]:
         yield made
 
 
-def judged(judge: Judge, folder: Path, name: str, body: str) -> Verdict:
-    takes, inputs, taken, _, _, init = FILES[name]
-    path, parts = folder / f"{name}.py", {"takes": takes, "inputs": inputs, "init": init}
-    path.write_text(FILE.format(name="Model", body=taken, **parts))
-    source = FILE.format(name="ModelNew", body=body, **parts)
-    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
-    candidate = Candidate(files=(("candidate.py", source),), language="torch")
-    return judge.check(candidate, open_task(str(path), sweep=True), protocol)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
-    taken, right, wrong = FILES[name][2:5]
+    takes, inputs, taken, right, wrong, init = FILES[name]
+    path, parts = tmp_path / f"{name}.py", {"takes": takes, "inputs": inputs, "init": init}
+    path.write_text(FILE.format(name="Model", body=taken, **parts))
+    task = open_task(str(path), sweep=True)
+
+    def judged(body: str) -> Verdict:
+        source = FILE.format(name="ModelNew", body=body, **parts)
+        protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
+        return judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
+
     for body in (taken, right):
-        verdict = judged(judge, tmp_path, name, body)
+        verdict = judged(body)
         assert verdict.verdict == "passed", verdict.message
     for body in wrong:
-        verdict = judged(judge, tmp_path, name, body)
+        verdict = judged(body)
         assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output"), (body, verdict.message)
 
 

@@ -429,6 +429,7 @@ def torch_compile(facts: dict) -> dict:
     import torch._inductor.config
 
     torch._inductor.config.cpp_cache_precompile_headers = False  # seconds more for a second kernel, which is not here
+    torch._inductor.config.cpp.vec_isa_ok = True  # else programs are compiled to try vector instructions: 10 s
 
     @torch.compile
     def f(x):  # type: ignore[no-untyped-def]
