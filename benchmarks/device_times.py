@@ -23,7 +23,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.pair import BaselineSide, TimedCall, TimedMismatch
-from kerneleval.judge.timing.statistics import forgeable, scatter_of
+from kerneleval.judge.timing.statistics import clock_bound, scatter_of
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages import OutputSpec
@@ -221,9 +221,10 @@ def _figures(samples: Samples) -> dict[str, float]:
     """Device time (us), and its interval of 95 % as a ratio minus 1: by events, and by what they could be forged."""
     events = _logs(samples.candidate_event_ns)
     half = 1.96 * statistics.stdev(events) / math.sqrt(len(events))
+    bound = clock_bound(samples, scatter_of([samples]))
     return {
         "device_us": statistics.median(samples.candidate_event_ns) / 1e3,
-        "half_width": half, "margin": forgeable(samples, scatter_of([samples])), "calls": samples.calls,
+        "half_width": half, "margin": math.inf if bound is None else bound.margin, "calls": samples.calls,
     }  # fmt: skip
 
 

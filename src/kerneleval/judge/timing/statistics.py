@@ -87,7 +87,10 @@ class Noise:
 
 
 _MOST_FORGED = 0.2
-"""Where the judge's clock leaves more open than this, the interval rests on that clock alone."""
+"""Where the judge's clock leaves more open than this, events count only if they say less than it."""
+
+_WIDE, _SURER = 0.05, 2.0
+"""From this margin on, which is one of 95 %, a claim must hold with so many times of it."""
 
 _NORMAL_QUARTILE = 0.6745
 
@@ -103,7 +106,9 @@ def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
     if len(events) != 2 * len(samples.candidate_ns) or not (events > 0).all():
         return None
     by_clock, by_events = pair_log_ratios(samples), pair_log_ratios(samples, by_events=True)
-    mine, theirs = samples.calls * np.array([np.median(samples.candidate_ns), np.median(samples.baseline_ns)])
+    # a clock that errs may make a window look short: one that was shorter by events gained nothing
+    times = (samples.candidate_ns, samples.candidate_event_ns), (samples.baseline_ns, samples.baseline_event_ns)
+    mine, theirs = (samples.calls * max(float(np.median(one)) for one in side) for side in times)
     of_processes = scatter.between_ns**2 * (1 / mine**2 + 1 / theirs**2 / (2 if samples.processes else 1))
     of_window = scatter.within_ns**2 * (1 / mine**2 + 1 / theirs**2)
     of_windows = sum(_of_centre(of_window / 2, len(quads)) for quads in by_clock)
@@ -113,14 +118,6 @@ def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
         of_processes=math.sqrt(of_processes / len(by_clock)),
     )
     return bound if bound.larger <= 2 * bound.error else None
-
-
-def forgeable(samples: Samples, scatter: ClockScatter) -> float:
-    """How far (log ratio) the candidate's events may have made the speedup too large; infinite: no clock bears them
-    out.
-    """
-    bound = clock_bound(samples, scatter)
-    return math.inf if bound is None else bound.margin
 
 
 def _centre(sessions: Sequence[np.ndarray]) -> float:
@@ -190,8 +187,11 @@ def _log_ratios(samples: Samples, *, by_events: bool) -> np.ndarray:
 
 
 def rests_on_events(samples: Samples, kind: TimeKind, scatter: ClockScatter) -> bool:
-    """Whether the interval is that of the workers' events: only of device times, where the judge's clock agrees."""
-    return kind == "device" and forgeable(samples, scatter) <= _MOST_FORGED
+    """Whether the interval is that of the workers' events: only of device times, where the judge's clock agrees, or
+    scatters and says that the speedup is larger. A candidate that forged its events would gain nothing by those.
+    """
+    bound = clock_bound(samples, scatter) if kind == "device" else None
+    return bound is not None and (bound.margin <= _MOST_FORGED or bound.larger <= 0)
 
 
 def of_equal_code(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
@@ -396,7 +396,7 @@ def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: Time
         error = replace(error, variance=error.variance + resolution(samples) ** 2)
     half, surer = error.half_width(), error.half_width(SURE)
     floor = noise.floor(sum(map(len, sessions)), len(sessions))
-    claim = claim_of(half, surer, centre, floor, margin)
+    claim = claim_of(half, surer, centre, floor, margin * (_SURER if margin > _WIDE else 1.0))
     half += margin if margin >= TOLD_APART else 0.0
     estimate, low, high = (math.exp(v) for v in (centre, centre - half, centre + half))
     return Timing(
