@@ -209,16 +209,17 @@ def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
     path.write_text(FILE.format(name="Model", body=taken, **parts))
     task = open_task(str(path), sweep=True)
 
-    def judged(body: str) -> Verdict:
+    def judged(body: str, *, fail_fast: bool = False) -> Verdict:
         source = FILE.format(name="ModelNew", body=body, **parts)
         protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
-        return judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
+        candidate = Candidate(files=(("candidate.py", source),), language="torch")
+        return judge.check(candidate, task, protocol, fail_fast=fail_fast)
 
     for body in (taken, right):
         verdict = judged(body)
         assert verdict.verdict == "passed", verdict.message
     for body in wrong:
-        verdict = judged(body)
+        verdict = judged(body, fail_fast=True)
         assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output"), (body, verdict.message)
 
 

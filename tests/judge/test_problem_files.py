@@ -126,11 +126,15 @@ LOOP = (
 @pytest.mark.parametrize(
     ("task", "wrong"),
     [
-        (LSTM, ("self.lstm(x, state)", "self.lstm(x, (state[1], state[0]))")),
-        (LSTM, ("return out, state", "return out, (state[0], state[0])")),
-        (DICT, ("past['layers'][1])", "past['layers'][1] * 0)")),
-        (DICT, ("past['scale']", "0.5")),
-        (LOOP, ("return states", "return [states[0], states[0]]")),
+        (
+            LSTM,
+            [
+                ("self.lstm(x, state)", "self.lstm(x, (state[1], state[0]))"),
+                ("return out, state", "return out, (state[0], state[0])"),
+            ],
+        ),
+        (DICT, [("past['layers'][1])", "past['layers'][1] * 0)"), ("past['scale']", "0.5")]),
+        (LOOP, [("return states", "return [states[0], states[0]]")]),
     ],
 )
 def test_tensors_in_tuples_lists_and_dicts_are_inputs_of_their_own(judge, tmp_path, task, wrong):
@@ -139,9 +143,10 @@ def test_tensors_in_tuples_lists_and_dicts_are_inputs_of_their_own(judge, tmp_pa
     path.write_text(STATES.format(new="", takes=takes, forward=forward, given=given))
     opened, protocol = open_task(str(path), sweep=True), Protocol(timed=False, allow=("library",), tier="quick")
     assert len(opened.case_dims) > 3
-    for right, body in ((True, forward), (False, forward.replace(*wrong))):
+    for right, body in ((True, forward), *((False, forward.replace(*one)) for one in wrong)):
         source = STATES.format(new="New", takes=takes, forward=body, given=given).partition("\nsteps, batch")[0]
-        verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), opened, protocol)
+        candidate = Candidate(files=(("candidate.py", source),), language="torch")
+        verdict = judge.check(candidate, opened, protocol, fail_fast=not right)
         assert verdict.verdict == ("passed" if right else "failed"), verdict.message
         assert right or verdict.reason == "wrong_output"
 
@@ -243,7 +248,8 @@ def test_who_computes_wider_than_a_file_that_casts_to_a_half_type_is_right(judge
     }
     for written, right in bodies.items():
         source = PRODUCT.format(new="New", body=written).partition("\ndef get_inputs")[0]
-        verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), task, protocol)
+        candidate = Candidate(files=(("candidate.py", source),), language="torch")
+        verdict = judge.check(candidate, task, protocol, fail_fast=right == "failed")
         assert verdict.verdict == right, (written, verdict.message)
         assert right == "passed" or verdict.reason == "wrong_output"
 

@@ -104,7 +104,7 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path, monkeypatch: pytest
     # noise that was measured in a busy minute would leave nothing to be claimed; every verdict finds its own beside it
     monkeypatch.setattr("kerneleval.judge.judge.floor", lambda *_: steady)
     with serving(answer) as server:
-        done = run(settings(tmp_path, server), store, categories=("medium", "non_power_of_two"))
+        done = run(settings(tmp_path, server), store, categories=("medium", "non_power_of_two", "rectangular"))
         assert len(server.requests) == 4
     told = [request["messages"][-1]["content"] for request in server.requests]
 
