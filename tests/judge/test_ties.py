@@ -102,3 +102,29 @@ def test_every_task_with_a_given_scale_has_ties() -> None:
         shares = [float(((d[place].float() / d[step].float()).frac().abs() == 0.5).double().mean()) for d in draws]
         tied = [share for share in shares if share > 0.15]
         assert 4 < len(tied) < 16, table.task
+
+
+def by_equal_scores(
+    gating: torch.Tensor, bias: torch.Tensor, k: int, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Chooses by the score and not by its place: one of several equal experts is named again and again."""
+    scores = torch.sigmoid(gating.float())
+    order = (scores + bias.float()).sort(dim=-1, descending=True, stable=True)
+    ids = order.indices[..., :k].clone()
+    for rank in range(1, k):
+        again = order.values[..., rank] == order.values[..., rank - 1]
+        ids[..., rank] = torch.where(again, ids[..., rank - 1], ids[..., rank])
+    weights = scores.gather(-1, ids)
+    return (scale * weights / weights.sum(-1, keepdim=True)).to(gating.dtype), ids
+
+
+def test_selection_by_score_and_bias_has_ties() -> None:
+    """A bias of its own for each expert leaves none: in ``ordered`` rows it is 0, as models begin with it."""
+    name = "topk_sigmoid_renormalized"
+    task, case = find(name), case_of(name, {"T": 12, "E": 120, "K": 8}, distribution="ordered")
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        assert not args[1].any()
+        expectation = reference.expect(task, case, args)
+        assert not matches(by_equal_scores(*args), expectation)
+        assert matches(task.reference(*args), expectation)

@@ -264,7 +264,8 @@ class TensorSpec:
     ties: str = ""
     """As ``Arg`` has it."""
     along: tuple[int, ...] = ()
-    """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
+    """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard, and ``ordered`` makes
+    it 0 where it is ``normal``."""
     edges: tuple[float, ...] = ()
     """First and last edge of the bins in which it is counted and the distance of two: what ``binned`` data lies at.
     Empty: it has none, and ``binned`` leaves it standard."""

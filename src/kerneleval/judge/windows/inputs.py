@@ -480,6 +480,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
     tensor = _values(spec, shape, generator)
     if distribution in ROW_DISTRIBUTIONS and (spec.along or spec.slow != (1.0, 0.0)):
         return _by_rows(spec, tensor, distribution, generator).mul_(spec.scale)
+    if distribution == "ordered" and spec.values == "normal":  # a bias of what is selected: ties stay ties
+        return torch.zeros(shape, dtype=dtype, device=generator.device)
     if distribution == "standard" or distribution in ROW_DISTRIBUTIONS:
         tensor = _structured(spec, tensor, generator)
         whole = spec.values == "off_eye" and shape[-2:] == spec.shape[-2:] and tensor.numel()
