@@ -822,6 +822,8 @@ def test_a_candidate_that_loads_only_once_fails_when_noise_was_measured_between(
         raise LoadFailed("load_error", "it loads once", {})
 
     monkeypatch.setattr(Loaded, "renew", renew)
+    steady = timer.NoiseFigures(call=(Noise(spread=0.05, between=0.003),) * 4, device=())
+    monkeypatch.setattr(timer, "measure_noise", lambda *_: steady)
     with Judge("cpu", tmp_path / "cache") as judge:
         verdict = _timed(path, judge, "tiny", allow=("library",))
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "load", "load_error")
