@@ -8,6 +8,7 @@ calls its entry point. A ``.cu`` specimen is built by ``load_inline`` with a sma
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import textwrap
@@ -158,6 +159,9 @@ def _reference(task: Task) -> str:
     """The reference as a static method, so that no global name of a candidate can stand for it."""
     if _public_name(task.reference):
         return f'"""{task.name}."""'
+    if isinstance(task.reference, functools.partial) and (name := _public_name(task.reference.func)):
+        options = "".join(f", {key}={value!r}" for key, value in task.reference.keywords.items())
+        return f"@staticmethod\ndef reference(*args):\n    return {name}(*args{options})"
     code = task.reference.__code__
     others = {name for name in code.co_names if name in task.reference.__globals__} - {"torch", "F", "math", "Tensor"}
     if code.co_freevars or others:
