@@ -253,3 +253,55 @@ def test_a_thread_that_cannot_start_does_no_harm(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threading.Thread, "start", full)
     with CompileWatch(lambda: None).over(wanted=True):
         ctypes.CDLL(None)
+
+
+INTERPRETED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+def once(done):
+    kernel[(4000,)](x, x.numel(), BLOCK=16)
+
+def many(done):
+    step = 0
+    while not done.is_set():
+        kernel[(4,)](x, x.numel() - step, BLOCK=16)
+        step += counts
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "counts", "goes_on"),
+    [("once", 0, True), ("many", 0, False), ("many", 1, True)],
+    ids=["a large grid", "the same launch", "launches of their own"],
+)
+def test_an_interpreted_kernel_goes_on_while_it_does_something_new(
+    work: str, counts: int, goes_on: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "interpreted.py").write_text(f"counts = {counts}\nimport torch\nx = torch.zeros(64)\n{INTERPRETED}")
+    script = f"""
+import os, sys, threading, time
+sys.path.insert(0, {str(tmp_path)!r})
+import interpreted
+from kerneleval.worker.compiling import CompileWatch
+watch, done = CompileWatch(lambda: None), threading.Event()
+thread = threading.Thread(target=interpreted.{work}, args=(done,), daemon=True)
+thread.start()
+seen = []
+while thread.is_alive() and len(seen) < 30:
+    time.sleep(0.03)
+    frame = sys._current_frames().get(thread.ident)
+    seen += [watch.sees({{1: frame}}, 1)] if frame else []
+print(sum(seen[15:]), flush=True)
+os._exit(0)
+"""
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert (int(ran.stdout) > 3) == goes_on

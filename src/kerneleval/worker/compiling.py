@@ -47,8 +47,15 @@ _TRACED = ("torch._dynamo.", "torch._functorch.", "torch._inductor.", "torch.fx.
 _RUNNING = ("numpy.", "torch.", "triton.backends.", "triton.compiler.", "triton.language.", "triton.runtime.")
 """Modules of which a function that is called says nothing: who called it decides."""
 
+_INTERPRETER = "triton.runtime.interpreter."
+"""Where Triton's kernels are launched on the CPU."""
+
 _TIMING = ("triton.testing.",)
 """Modules that time kernels in order to choose one: they may wait for one that never ends."""
+
+
+_ENDED = (sys.maxsize,)
+"""As far as a launch comes that has begun anew."""
 
 
 class _Doing(IntEnum):
@@ -70,11 +77,12 @@ class CompileWatch:
         self._frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames
         self._folders = library_folders()
         self._places: dict[int, int] = {}
-        self._program: Any = None
+        self._furthest: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
     @contextlib.contextmanager
     def over(self, wanted: bool) -> Iterator[None]:
         """Look as long as the block lasts, if wanted."""
+        self._furthest = {}
         done = threading.Event()
         thread = threading.Thread(target=self._run, args=(done, threading.get_ident()), daemon=True)
         try:
@@ -98,7 +106,7 @@ class CompileWatch:
         """Whether one of these threads compiles, or ``caller`` is in a library, or another has gone on in one since the
         last look; or an interpreted kernel has gone on.
         """
-        found, places = self._interprets(), dict[int, int]()
+        found, places = self._interprets(frames, caller), dict[int, int]()
         for thread, frame in frames.items():
             doing, place = self._look(frame)
             found |= doing == _Doing.COMPILING or (doing == _Doing.LIBRARY and thread == caller)
@@ -116,6 +124,8 @@ class CompileWatch:
             name = f"{dict.get(frame.f_globals, '__name__')}.{frame.f_code.co_name}"
             if name.startswith(_COMPILERS):
                 return _Doing.COMPILING, 0
+            if name.startswith(_INTERPRETER) and doing == _Doing.LIBRARY:
+                doing = _Doing.RUNNING  # what it calls of its library
             if doing is None and (name.startswith(_TRACED) or not _says_nothing(name)):
                 doing = self._of(name, frame.f_code.co_filename)
             place = hash((place, frame.f_code, frame.f_lasti))
@@ -127,11 +137,49 @@ class CompileWatch:
             return _Doing.RUNNING
         return _Doing.TIMING if name.startswith(_TIMING) else _Doing.LIBRARY
 
-    def _interprets(self) -> bool:
-        """Whether Triton's interpreter has begun another program since the last look."""
-        module = sys.modules.get("triton.runtime.interpreter")
-        before, self._program = self._program, getattr(getattr(module, "interpreter_builder", None), "grid_idx", None)
-        return self._program is not before
+    def _interprets(self, frames: Mapping[int, FrameType], caller: int) -> bool:
+        """Whether Triton's interpreter has come further in the grid of a kernel. A second launch of the same kernel
+        with the same arguments in the same call does not count: launching it again and again is no progress.
+        """
+        module = sys.modules.get(_INTERPRETER[:-1])
+        program = getattr(getattr(module, "interpreter_builder", None), "grid_idx", None)
+        if not isinstance(program, tuple):
+            return False
+        call = _local(frames.get(caller), "kerneleval.worker.calls._outputs", "call")
+        for frame in frames.values():
+            launch = _frame(frame, f"{_INTERPRETER}__call__")
+            if launch is not None:
+                known = launch.f_locals
+                given = (*known.get("args_dev", ()), *known.get("kwargs", {}).values())
+                key = (id(call), id(getattr(known.get("self"), "fn", None)), *map(_told, given))
+                furthest = self._furthest.setdefault(key, (-1,))
+                self._furthest[key] = program if program >= furthest else _ENDED
+                if program > furthest:
+                    return True
+        return False
+
+
+def _frame(frame: FrameType | None, name: str) -> FrameType | None:
+    """The innermost frame of this name, after its module's, among those that led to one."""
+    for _ in range(_DEEPEST):
+        if frame is None or f"{dict.get(frame.f_globals, '__name__')}.{frame.f_code.co_name}" == name:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _local(frame: FrameType | None, name: str, variable: str) -> Any:
+    found = _frame(frame, name)
+    return None if found is None else found.f_locals.get(variable)
+
+
+def _told(value: Any) -> object:
+    """What tells an argument of a kernel from another one."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    with contextlib.suppress(Exception):  # whatever a candidate gives in its place
+        return int(value.data_ptr())
+    return type(value)
 
 
 def _says_nothing(name: str) -> bool:
