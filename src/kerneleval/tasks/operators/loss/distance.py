@@ -37,6 +37,12 @@ def _hamming_distance(x: Tensor, y: Tensor) -> Tensor:
     return (x != y).sum(-1)
 
 
+def cosine_by_clamps(x: Tensor, y: Tensor) -> Tensor:
+    """``F.cosine_similarity`` as its formula has it: where a norm is held at epsilon, it has no gradient."""
+    one, other = (F.normalize(a.to(torch.promote_types(a.dtype, torch.float32)), eps=1e-8) for a in (x, y))
+    return (one * other).sum(-1).to(x.dtype)
+
+
 def _normalized_similarity(x: Tensor, y: Tensor) -> Tensor:
     return F.cosine_similarity(F.normalize(x), F.normalize(y))
 
@@ -226,7 +232,8 @@ TASKS = (
         least=_LEAST,
         relations=(_SYMMETRY, _SCALED),
         epsilon=1e-8,
-        epsilon_backward=False,  # PyTorch has the norm's gradient where it is held at epsilon
+        unfused=(cosine_by_clamps,),  # PyTorch has the norm's gradient where it is held at epsilon
+        in_type=False,
     ),
     _between(
         "normalized_cosine_similarity",
