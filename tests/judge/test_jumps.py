@@ -138,6 +138,18 @@ def test_honest_kernels_pass_and_wrong_ones_fail_in_every_draw(tmp_path, name):
         assert not any(passes(kernel(*drawn.args), drawn.expectation) for kernel in wrong)
 
 
+def test_a_jump_is_no_response_beside_outliers(tmp_path):
+    """The largest element of a row lies on a step: a tiny movement of the inputs turns as many elements as a large one,
+    and what they jump by is no tolerance.
+    """
+    forward, honest, wrong = FILES["floor"]
+    made = bound(tmp_path, forward, rows=64, distribution="outlier")
+    for seed in range(8):
+        drawn = made.draw(seed)
+        assert passes(honest(*drawn.args), drawn.expectation), seed
+        assert not any(passes(kernel(*drawn.args), drawn.expectation) for kernel in wrong)
+
+
 def test_what_is_off_by_a_step_must_lie_beside_one(tmp_path):
     made = bound(tmp_path, "return torch.round(x / 0.125) * 0.125 + torch.round(x * 3) * 0")
     x = made.arguments(5)[0]

@@ -667,12 +667,19 @@ class _Runs:
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
 
 
+_JUMPED = 2.0**6
+"""A response that is so many times another one is no response but a jump."""
+
+
 def _calmer(moved: torch.Tensor, probed: torch.Tensor, oracle: torch.Tensor, part: float) -> torch.Tensor:
-    """The oracle moved by what inputs moved by this part of ``PROBE`` tell, or by all of it, whichever is less."""
+    """The oracle moved by what inputs moved by this part of ``PROBE`` tell, or by all of it, whichever is less; not
+    where the least movement jumps as far as any.
+    """
     if not inexact(oracle):
         return oracle
     little, much = (moved - oracle) / part, probed.to(oracle.dtype) - oracle
-    return oracle + torch.where(little.abs() < much.abs(), little, much)
+    less = torch.where(little.abs() < much.abs(), little, much)
+    return oracle + less.masked_fill_(little.abs() > _JUMPED * much.abs(), 0.0)
 
 
 def _beyond(native: torch.Tensor, oracle: torch.Tensor, tolerance: torch.Tensor) -> bool:
