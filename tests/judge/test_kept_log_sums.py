@@ -1,4 +1,4 @@
-"""Gradients of softmaxes that a kernel makes from one number a row: the logarithm of its sum."""
+"""Softmaxes and gradients that a kernel makes from one number a row: the logarithm of its sum."""
 
 from __future__ import annotations
 
@@ -62,6 +62,22 @@ def test_gradients_by_the_logarithm_of_the_sum(name: str, dtype: str) -> None:
     assert all(passes(name, "right", dtype, "large_scale", "expanded"))
     assert not any(passes(name, "rounded", dtype, "large_scale"))
     assert not any(passes(name, "no_maximum", dtype, "common"))
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_softmax_by_the_logarithm_of_the_sum(dtype: str) -> None:
+    """It was rejected where the largest score of a row is there several times."""
+    task = find("softmax")
+    for distribution, how, right in (
+        *((one, "right", True) for one in ("standard", "large_scale", "common", "outlier")),
+        ("large_scale", "rounded", False),
+        ("common", "no_maximum", False),
+    ):
+        case = case_of("softmax", {"M": 130, "N": 90}, dtype=dtype, distribution=distribution)
+        for seed in range(DRAWS):
+            args, _ = drawn(task, case, seed)
+            weights = torch.exp(args[0].float() - kept(args[0], how)).to(args[0].dtype)
+            assert matches([weights], reference.expect(task, case, args)) == right, (distribution, how, seed)
 
 
 @pytest.mark.parametrize("options", [{}, {"reduction": "none"}, {"label_smoothing": 0.25}, {"ignore_index": 3}])

@@ -193,10 +193,14 @@ def _outputs(result: Any) -> Tensors:
     return tuple(value.detach() if not value.requires_grad else value for value in values)
 
 
+_SOFTMAX: tuple[Any, ...] = (F.softmax, torch.softmax, torch.Tensor.softmax)
+_LOG_SOFTMAX: tuple[Any, ...] = (F.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)
+
+
 class _OtherSoftmax(TorchFunctionMode):
     met = False
     """Whether there was a softmax at all."""
-    functions: tuple[Any, ...] = (F.softmax, torch.softmax, torch.Tensor.softmax)
+    functions: tuple[Any, ...] = _SOFTMAX
     """Those in whose place another formula is used."""
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
@@ -230,26 +234,26 @@ class ByLogSums(_OtherSoftmax):
         return torch.exp(scores - torch.logsumexp(scores, dim, keepdim=True))
 
 
-_LOG_SOFTMAX: tuple[Any, ...] = (F.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)
-
-
 class ByKeptLogSums(_OtherSoftmax):
-    """While it is entered, log-softmax and cross entropy are made from the logarithm of each row's sum, in fp32 at
-    least, which their gradients take too: as kernels do that keep one number a row for the backward.
+    """While it is entered, softmax, log-softmax and cross entropy are made from the logarithm of each row's sum, in
+    fp32 at least, which their gradients take too: as kernels do that keep one number a row for the backward.
     """
 
-    functions = _LOG_SOFTMAX
+    functions = (*_LOG_SOFTMAX, *_SOFTMAX)
+    _exponential = False
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """``x - log sum exp(x)``."""
+        """``x - log sum exp(x)``, of a softmax the exponential of it."""
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return (wide - torch.logsumexp(wide, dim, keepdim=True)).to(scores.dtype)
+        logs = wide - torch.logsumexp(wide, dim, keepdim=True)
+        return (logs.exp() if self._exponential else logs).to(scores.dtype)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """The call, or the same by another formula."""
         options = dict(kwargs or {})
+        self._exponential = func in _SOFTMAX
         if func is F.cross_entropy:
             self.met = True
             given = {name: value for name, value in options.items() if name not in ("size_average", "reduce")}
@@ -746,11 +750,12 @@ def _other_formulas(call: ReferenceCall) -> list[ByLogSums | ByKeptLogSums | ByW
     """Formulas that show more of the rounding than the native one where few numbers decide."""
     if call.problem is not None:
         return [ByLogSums()] if call.case.distribution == "large_scale" else []
-    if call.case.direction == "backward" and call.case.distribution in ("large_scale", "outlier"):
-        single, double = torch.float32, torch.float64
-        logs = ByKeptLogSums()
-        return [logs, ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
-    return []
+    if call.case.distribution not in ("large_scale", "outlier"):
+        return []
+    if call.case.direction == "forward":
+        return [ByKeptLogSums()]
+    single, double = torch.float32, torch.float64
+    return [ByKeptLogSums(), ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
 
 
 def _unquantised(call: ReferenceCall) -> Tensors:
