@@ -71,6 +71,25 @@ def test_what_is_no_draw_is_told(name: str) -> None:
     assert found[1]["p_value"] < 1e-9
 
 
+def test_what_is_never_drawn_shows_in_what_comes_twice() -> None:
+    """A multinomial whose running sums are kept in bfloat16 draws one category in five or so."""
+    generator = torch.Generator().manual_seed(7)
+    weights = torch.rand(400, 3000, generator=generator) + 0.1
+    law, u = law_of("multinomial"), torch.rand(400, 16, generator=generator)
+    for half in (False, True):
+        sums = weights.cumsum(1).bfloat16().float() if half else weights.cumsum(1)
+        chosen = torch.searchsorted(sums, u * sums[:, -1:], right=True).clamp_max(2999)
+        found = implausible(law, chosen, [weights, None, 16])
+        assert (found is not None and found[1]["test"] == "nearness") if half else found is None
+
+
+def test_numbers_of_few_values_are_too_near_one_another() -> None:
+    law, u = law_of("rand"), uniform(8)
+    assert implausible(law, u, []) is None
+    found = implausible(law, (u * 2048).floor() / 2048, [])
+    assert found is not None and found[1]["test"] == "nearness"
+
+
 def test_large_blocks_that_come_again_are_told() -> None:
     law, block = law_of("rand"), uniform(6, 1 << 20)
     assert implausible(law, block, []) is None

@@ -41,6 +41,13 @@ _BLOCKS = (64, 1024)
 _ASYMPTOTIC = 1000
 """From so many numbers on the limit of Kolmogorov's distribution is as good, and takes no quarter of a second."""
 
+_NEAR_ROW, _NEAR_PAIRS = 64, 1 << 20
+"""Numbers in a row, and pairs of such, of which it is asked whether they are too near one another."""
+_NEAR = (64, 8)
+"""Pairs that are to be so near by chance."""
+_FINE = 2.0**-20
+"""Unit roundoff of types whose numbers are fine enough for that; integers are spread over what they stand for."""
+
 _BINS = 64
 _PER_BIN = 8
 """Least expected count of a bin of the chi-square test (Cochran's rule asks for 5)."""
@@ -50,7 +57,8 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     """What is wrong with an output that was drawn, in words and figures; None: nothing is.
 
     Tests, each with a probability of 1e-9 to fail where all is right: Kolmogorov-Smirnov, chi-square over 64 bins, mean
-    and variance of all and of every block of 64 and of 1,024, and the correlation with itself at any lag.
+    and variance of all and of every block of 64 and of 1,024, the correlation with itself at any lag, and how many
+    numbers of one row are too near one another, as where many of what could be drawn never is.
     """
     impossible, uniform = uniforms(law, output, args)
     count = int(torch.count_nonzero(impossible))
@@ -73,6 +81,8 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
         *(found for size in _BLOCKS if size < n for found in _moments(uniform, size)),
         ("autocorrelation", _autocorrelation(_run(uniform, longest))),
     ]
+    if not output.is_floating_point() or unit_roundoff(output.dtype) <= _FINE:
+        found.append(("nearness", _nearness(uniform, output.shape[-1] if n == output.numel() and output.ndim else n)))
     if n > longest:
         apart = 1 << math.ceil(math.log2(n / longest))
         found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
@@ -130,6 +140,26 @@ def _chi_square(uniform: torch.Tensor) -> float:
     counts = torch.histc(uniform.float(), bins, 0.0, 1.0).double().cpu().numpy()
     # the p-value of the tail above alone: too even is no fault of a permutation
     return float(stats.chi2.sf(((counts - n / bins) ** 2 / (n / bins)).sum(), bins - 1))
+
+
+def _nearness(uniform: torch.Tensor, width: int) -> float:
+    """Probability that as many pairs within rows of that width, or parts of them, are near one another (Poisson)."""
+    from scipy import stats
+
+    width = uniform.numel() if width < 2 else width
+    size = min(width, _NEAR_ROW)
+    rows = uniform.view(-1, width)[:, : width // size * size].reshape(-1, size)
+    most = max(1, _NEAR_PAIRS // size**2)
+    start = secrets.randbelow(max(1, len(rows) - most + 1))
+    rows = rows[start : start + most]
+    pairs = len(rows) * size * (size - 1) // 2
+    apart = (rows.unsqueeze(2) - rows.unsqueeze(1)).abs()
+    odds = 1.0
+    for wanted in _NEAR:
+        near = min(wanted / (2 * pairs), 1 / _NEAR_ROW)
+        count = (int(torch.count_nonzero(apart < near)) - rows.numel()) // 2
+        odds = min(odds, float(stats.poisson.sf(count - 1, pairs * near * (2 - near))))
+    return odds
 
 
 def _run(uniform: torch.Tensor, most: int) -> torch.Tensor:
