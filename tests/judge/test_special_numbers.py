@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +107,29 @@ def test_a_long_row_has_a_nan(name: str) -> None:
     kernel = functools.partial(in_blocks, getattr(torch, name))
     assert wrong(name, functools.partial(kernel, keeps=False), lambda _: True) == {("contiguous", "nonfinite")}
     assert not wrong(name, functools.partial(kernel, keeps=True), lambda _: True)
+
+
+def from_a_finite_number(name: str, *args: Any) -> Tensor:
+    """The operator with searches that start at the lowest or the largest finite number."""
+    out = find(name).reference(*args)
+    most = torch.finfo(out.dtype).max
+    if re.search("min", name):
+        return torch.where(out == math.inf, most, out)
+    return torch.where(out == -math.inf, -most, out)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("amax", "amin", "amax_dim0", "amin_middle", "cummin", "cummax", "cummax_middle"),
+        *("max_pool1d", "max_pool2d", "max_pool2d_ceil", "max_pool3d", "min_pool2d", "embedding_bag_max"),
+        *("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "global_max_pool", "global_max_pool1d"),
+        *("scatter_amax", "scatter_amin", "index_reduce_amax"),
+    ],
+)
+def test_searches_that_start_at_a_finite_number_meet_infinities_alone(name: str) -> None:
+    assert wrong(name, functools.partial(from_a_finite_number, name), lambda _: True)
+    assert not wrong(name, find(name).reference, lambda _: True)
 
 
 def split_amax(x: Tensor, *, keeps: bool) -> Tensor:

@@ -188,7 +188,8 @@ _FAR_DOWN = -1000.0
 _LEAST_ROWS = 4
 """Fewer rows have no row of nothing but NaN."""
 _NAN_ROWS = 32
-"""One in so many rows is nothing but NaN, at least one, and as many have one number."""
+"""One in so many rows is nothing but NaN, at least one, and as many have one number; so with each kind of infinite row.
+"""
 _MOST_EXCHANGED = 1 << 23
 _OPEN = 4
 """Least places that each other row of a mask leaves open, where it has as many."""
@@ -534,22 +535,37 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     for row, value in enumerate(values):
         flat.index_fill_(0, places[row], value)
     if spec.along:
-        _nan_rows(spec, tensor, generator)
+        _special_rows(spec, tensor, generator)
 
 
-def _nan_rows(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Fills a few secret rows with NaN, and as many but for one place each, where there are at least four."""
+def _special_rows(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Fills a few secret rows with NaN, as many but for one place, and as many at one place alone, where there are at
+    least four; not those of ``infinite``. Where infinities are defined, others get one of them over a part, over all or
+    over all but one place: a search that starts at a finite number has it for its result there.
+    """
     dims = [*(dim for dim in range(tensor.ndim) if dim not in spec.along), *spec.along]
     outer = [tensor.shape[dim] for dim in dims[: tensor.ndim - len(spec.along)]]
     rows, width = math.prod(outer), tensor.numel() // max(1, math.prod(outer))
     if rows < _LEAST_ROWS:
         return
-    order = torch.randperm(rows, generator=generator, device=tensor.device)
-    kept = torch.randint(width, (rows, 1), generator=generator, device=tensor.device)
-    few = max(1, rows // _NAN_ROWS)
-    lost = (order < 2 * few)[:, None] & ((order < few)[:, None] | (torch.arange(width, device=tensor.device) != kept))
+    device = tensor.device
+    order = torch.randperm(rows, generator=generator, device=device)[:, None]
+    kept = torch.randint(width, (rows, 1), generator=generator, device=device)
+    place, few = torch.arange(width, device=device), max(1, rows // _NAN_ROWS)
     shape = [tensor.shape[dim] for dim in dims]
-    tensor.masked_fill_(lost.view(shape).permute([dims.index(dim) for dim in range(tensor.ndim)]), math.nan)
+
+    def fill(where: torch.Tensor, value: float) -> None:
+        back = where.view(shape).permute([dims.index(dim) for dim in range(tensor.ndim)])
+        tensor.masked_fill_(back, value)
+
+    if spec.nonfinite != "infinite":
+        fill((order < few) | ((order < 2 * few) & (place != kept)) | ((order < 3 * few) & (place == kept)), math.nan)
+    if spec.nonfinite in ("ieee", "infinite"):
+        parts = (place >= 0, place <= kept, place >= kept, place != kept)
+        first = int(torch.randint(2, (), generator=generator, device=device))
+        for number in range(min(2 * len(parts), rows // few - 4)):
+            chosen = (order >= (3 + number) * few) & (order < (4 + number) * few)
+            fill(chosen & parts[number // 2], math.inf if number % 2 == first else -math.inf)
 
 
 def _mask_out(tensor: torch.Tensor, generator: torch.Generator, *, rows: bool) -> None:

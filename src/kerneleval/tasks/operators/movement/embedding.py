@@ -147,7 +147,7 @@ TASKS = (
         "embedding_bag_max",
         "out[b, d] = max_l weight[index[b, l], d]; the first of equal ones takes the gradient",
         _embedding_bag_max,
-        _WORDS,
+        (_WORDS[0], data("weight", "V D", along="V")),
         "B D",
         scaling=2.0,
         **{**_BAG, "nonfinite": "infinite"},  # PyTorch drops a NaN or keeps it, as its place in the bag says

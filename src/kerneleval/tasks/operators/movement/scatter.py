@@ -5,6 +5,7 @@ Where two go to the same place and the result would depend on which comes last, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -91,6 +92,8 @@ _ORDER = permutation("order", {1: 0, 2: 0}, {})
 _COLUMNS = permutation("column_permutation", {0: 1, 2: 1}, {0: 1})
 _LARGEST: Any = {"scaling": 2.0, **_GROUP}
 _INTO_COLUMNS = (data("x", "M N"), index("index", "M K", "N", summed=True), data("source", "M K"))
+_LARGEST_OF_COLUMNS = (replace(_INTO_COLUMNS[0], along="N"), *_INTO_COLUMNS[1:])
+_LARGEST_OF_ROWS = (replace(_INTO_ROWS[0], along="N"), *_INTO_ROWS[1:])
 _BY_ROWS: Any = {"dims": _TABLE, "where": f"V > 0 and K <= {_OFTEN} * V", "relations": (_ORDER, _COLUMNS)}
 _BY_COLUMNS: Any = {
     "dims": (*ROWS, size("K")),
@@ -201,7 +204,7 @@ TASKS = (
         "scatter_amax",
         "out[m, n] = the largest of x[m, n] and all source[m, k] with index[m, k] = n; equal ones share the gradient",
         _scatter_amax,
-        _INTO_COLUMNS,
+        _LARGEST_OF_COLUMNS,
         "M N",
         **_BY_COLUMNS,
         **_LARGEST,
@@ -210,7 +213,7 @@ TASKS = (
         "scatter_amin",
         "out[m, n] = the smallest of x[m, n] and all source[m, k] with index[m, k] = n; equal ones share the gradient",
         _scatter_amin,
-        _INTO_COLUMNS,
+        _LARGEST_OF_COLUMNS,
         "M N",
         **_BY_COLUMNS,
         **_LARGEST,
@@ -229,7 +232,7 @@ TASKS = (
         "index_reduce_amax",
         "out[v] = the largest of x[v] and all source[k] with index[k] = v; equal ones share the gradient",
         _index_reduce_amax,
-        _INTO_ROWS,
+        _LARGEST_OF_ROWS,
         "V N",
         **_BY_ROWS,
         **_LARGEST,

@@ -130,7 +130,8 @@ def pooled(
         more: as ``define.operator`` takes it.
     """
     shapes = outputs or (f"B C {out}",)
-    args = tuple(over) or (data("x", f"B C {own}"),)
+    rows = own if more.get("nonfinite") is True else ""  # whole channels, and so windows, that are not finite
+    args = tuple(over) or (data("x", f"B C {own}", along=rows),)
     every, whole_batch = dict.fromkeys(range(len(shapes)), 0), dict.fromkeys(range(len(args)), 0)
     settings: dict[str, Any] = {
         "dims": positions(own, _KERNEL, _STEP),
