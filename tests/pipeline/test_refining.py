@@ -97,8 +97,16 @@ def run(path: str, store: Path, **options: Any) -> str:
     )
 
 
+@pytest.fixture
+def known_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of a machine far beyond this one: measuring real ones takes ten seconds, and half a minute in OpenCL."""
+    fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
+    monkeypatch.setattr("kerneleval.judge.machine.peaks.measure_limits", lambda *_, **__: fast)
+
+
 @pytest.mark.serial  # "slower" is claimed only if nothing else disturbs the clock
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_limits")
 def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, steady = tmp_path / "s.db", NoiseFigures(call=(Noise(spread=0.05, between=0.01),) * 4, device=())
     # noise that was measured in a busy minute would leave nothing to be claimed; every verdict finds its own beside it
@@ -184,12 +192,11 @@ OPENCL_ROUNDS = (
 
 
 @pytest.mark.slow
-def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("known_limits")
+def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path]) -> None:
     """The language follows from the device; the compiler's words and failing cases come back as feedback."""
     if reason := opencl_runtime.unusable():
         pytest.skip(f"not run: {reason}")
-    fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
-    monkeypatch.setattr("kerneleval.judge.machine.peaks.measure_limits", lambda *_, **__: fast)  # takes half a minute
 
     def better(body: dict[str, Any], number: int) -> Say:
         rounds = sum(message["role"] == "assistant" for message in body["messages"])
@@ -216,6 +223,7 @@ def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path], monkeyp
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_limits")
 def test_a_target_ends_it_early_and_a_second_call_asks_nothing(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     with serving(functools.partial(answer, sources=(DOES_NOT_BUILD, BLOCKS_OF_64, FAST, FAST))) as server:
