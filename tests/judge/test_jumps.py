@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.devices import find as find_device
-from kerneleval.judge.oracle.comparison import Match, compare
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Match, compare, matches
 from kerneleval.judge.oracle.expectation import Expectation
 from kerneleval.judge.probes.calls import BoundCase
-from kerneleval.records import Case, NotJudgedError
+from kerneleval.judge.probes.repeats import Repeats
+from kerneleval.judge.windows import inputs
+from kerneleval.records import Case, NotJudgedError, Protocol
 from kerneleval.tasks import open_task
 from kerneleval.tasks.formats.jumps import jumps, noisy
 
@@ -32,9 +37,10 @@ def get_init_inputs():
 """
 
 
-def bound(folder: Path, forward: str, rows: int = 256, distribution: str = "standard") -> BoundCase:
+def bound(folder: Path, forward: str, rows: int = 256, distribution: str = "standard", dtype: str = "") -> BoundCase:
     path = folder / "problem.py"
-    path.write_text(TASK.format(forward=forward.replace("\n", "\n        "), rows=rows))
+    text = TASK.format(forward=forward.replace("\n", "\n        "), rows=rows)
+    path.write_text(text.replace("n)]", f"n, dtype=torch.{dtype})]") if dtype else text)
     task = open_task(str(path))
     case = Case(
         task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous", distribution=distribution
@@ -192,6 +198,31 @@ def test_where_nothing_jumps_nothing_is_put_right(tmp_path):
     (output,) = drawn.expectation.outputs
     assert output.undone is not None
     assert not list(output.undone(output.native + 1e-6))
+
+
+def test_nobody_asks_whether_outputs_jump_to_exchange_elements(tmp_path, monkeypatch):
+    asked = list[object]()
+    monkeypatch.setattr(reference, "jumps", lambda *given: asked.append(given) or True)
+    made = bound(tmp_path, "return x.softmax(-1)", rows=16)
+    repeats = Repeats(cast(Any, SimpleNamespace(task=made.task, device=made.device, protocol=Protocol())))
+    changed = repeats.changed(made, made.draw(3))
+    assert changed is not None and not asked
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "dtype", "seeds"),
+    [("int8", 256, "", 2), ("mean", 64, "", 2), ("softmax", 16, "", 2), ("softmax", 2, "bfloat16", 12)],
+)
+def test_what_differs_by_steps_alone_is_seen_without_asking(tmp_path, name, rows, dtype, seeds):
+    """Of two calls that differ by exchanged elements, each is right for the other or not; asking tells no more."""
+    made = bound(tmp_path, FILES[name][0], rows, dtype=dtype)
+    for seed in range(seeds):
+        drawn = made.draw(100 + seed)
+        generator = inputs.stream(seed, "exchange", "cpu")
+        (x,) = drawn.args
+        changed = made.expect([inputs.exchanged(x, 1 / 256, generator)], []).expectation
+        old = drawn.expectation.native
+        assert matches(old, changed, steps=False) == matches(old, changed), seed
 
 
 def test_noise_moves_what_is_rounded_and_nothing_else(tmp_path):

@@ -385,6 +385,8 @@ class Expected:
     undone: Callable[[torch.Tensor], Iterator[torch.Tensor]] | None = None
     """``float`` outputs of problem files: the output put right where it may fall to the other side of a step
     (``jumps.py``), again and again as more is known; asked when it is wrong."""
+    fine: bool = False
+    """Whether rounding is so fine that what exchanging a few elements of the inputs changes is far more than that."""
 
     def unasked(self, got: torch.Tensor) -> torch.Tensor | None:
         """Where nothing is asked of an output; None: nowhere."""

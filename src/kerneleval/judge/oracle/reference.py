@@ -533,6 +533,11 @@ def _of_fp32(call: ReferenceCall, expected: Sequence[Expected]) -> list[torch.Te
     return [where if isinstance(where, torch.Tensor) and bool(where.any()) else None for where in lost]
 
 
+_FINE = 14
+"""Bits beyond which rounding is fine (``Expected.fine``). One element in 256 that is exchanged changes a sum by a
+sixteenth of its scatter. Half types have 5 to 8 bits, TF32 10, and fp32 14 to 21."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Runs:
     """What comes out of one call in several runs of the reference: an entry for each output."""
@@ -547,6 +552,8 @@ class _Runs:
     """In fp64 without the quantisation; empty: the operator has none."""
     flips: Flips | None = None
     """Which elements may fall to the other side of a step; None: not known, or no problem file's."""
+    bits: int = 0
+    """How many bits of a number rounding leaves, where ``flips`` are known."""
 
     @classmethod
     def of(cls, call: ReferenceCall, tf32: bool) -> _Runs:
@@ -590,7 +597,7 @@ class _Runs:
             own if least is None or not _beyond(own, exact, least) else flips.nearest(index, own)
             for index, (own, exact, least) in enumerate(zip(self.native, right, loose, strict=True))
         )
-        return replace(self, native=native, flips=flips)
+        return replace(self, native=native, flips=flips, bits=bits)
 
     def _smooth(self) -> list[torch.Tensor | None]:
         """How far elements may be off where nothing jumps: inputs are moved by so little that none falls over."""
@@ -645,7 +652,7 @@ class _Runs:
             others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
             one = bounded(wide, own, self.probed[index], **self._given(index), pool=others, independent=count)
             if self.flips is not None:
-                one = replace(one, undone=functools.partial(self.flips.undone, index))
+                one = replace(one, undone=functools.partial(self.flips.undone, index), fine=self.bits >= _FINE)
             found.append(_by_contract(one, self.plain[index], call.task.tolerance) if self.plain else one)
         return tuple(found)
 

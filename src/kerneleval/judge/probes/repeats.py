@@ -159,7 +159,7 @@ class Repeats:
                 if not whole and (integers or isinstance(error, NotJudgedError)):
                     raise
                 return None
-            if not matches(drawn.expectation.native, changed.expectation):
+            if not matches(drawn.expectation.native, changed.expectation, steps=False):
                 break
         return changed
 
