@@ -119,6 +119,18 @@ def bounded(
     return Expected(kind="float", oracle=oracle, native=native, bounds=bounds)
 
 
+def within_floor(expected: Expected) -> bool:
+    """Whether every element of the native output is as near to the oracle as its floor alone allows."""
+    bounds = expected.bounds
+    if bounds is None:
+        return True
+    native, oracle = (as_real(t).contiguous().view(bounds.shape) for t in (expected.native, expected.oracle))
+    return not any(
+        bool((distance(native[part], oracle[part], bounds.gain) > bounds.local[part]).any())
+        for part in tiles(bounds.shape, native.device)
+    )
+
+
 def _bias(floor: Floor, scales: Scales, gain: float) -> float:
     if math.isinf(floor.bias):
         return math.inf

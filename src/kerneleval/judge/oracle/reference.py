@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import worker_threads
 from kerneleval.judge.oracle import kinks
-from kerneleval.judge.oracle.calibration import bounded, exactly, held, independent, positions, scales_of
+from kerneleval.judge.oracle.calibration import bounded, exactly, held, independent, positions, scales_of, within_floor
 from kerneleval.judge.oracle.comparison import keeps_to
 from kerneleval.judge.oracle.expectation import (
     POOLED,
@@ -554,21 +554,18 @@ class _Runs:
     """Which elements may fall to the other side of a step; None: not known, or no problem file's."""
     bits: int = 0
     """How many bits of a number rounding leaves, where ``flips`` are known."""
+    known: dict[int, Expected] = field(default_factory=dict)
+    """Floating outputs with their bounds, as far as they were made."""
 
     @classmethod
     def of(cls, call: ReferenceCall, tf32: bool) -> _Runs:
+        oracle = _exact(call)
         with precision(tf32=False):
-            oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
             drawn = call.task.tolerance.kind == "random" and call.case.direction == "forward"
             moved = oracle if drawn else _moved(call, oracle)
-        with precision(tf32=tf32):
-            native = _furthest(call, oracle)
-        task, dtype = call.task.name, call.case.dtype
-        if not len(oracle) == len(native) == len(moved):
-            raise UsageError(f"task {task} has {len(oracle)} outputs in fp64 and {len(native)} in {dtype}")
-        for index, (wide, own) in enumerate(zip(oracle, native, strict=True)):
-            if wide.shape != own.shape:
-                raise UsageError(f"output {index} of task {task} has other shapes in fp64 and {dtype}")
+        if len(oracle) != len(moved):
+            raise UsageError(f"task {call.task.name} has {len(oracle)} outputs, and {len(moved)} on moved inputs")
+        native = _native(call, oracle, tf32)
         return cls(call=call, tf32=tf32, oracle=oracle, native=native, probed=moved, plain=_unquantised(call))
 
     def apart_from_flips(self) -> _Runs:
@@ -592,12 +589,16 @@ class _Runs:
 
         right = [held(*pair) for pair in zip(self.oracle, self.native, strict=True)]
         flips = Flips(run, asked, right, self._smooth)
-        loose = self._tolerances(self.probed)
-        native = tuple(
-            own if least is None or not _beyond(own, exact, least) else flips.nearest(index, own)
-            for index, (own, exact, least) in enumerate(zip(self.native, right, loose, strict=True))
-        )
-        return replace(self, native=native, flips=flips, bits=bits)
+
+        def put_right(index: int, own: torch.Tensor) -> torch.Tensor:
+            if self.kinds[index] != "float" or within_floor(self._bounded(index)):
+                return own
+            least = self._tolerance(index, self.probed[index])
+            return own if least is None or not _beyond(own, right[index], least) else flips.nearest(index, own)
+
+        native = tuple(put_right(index, own) for index, own in enumerate(self.native))
+        known = {index: one for index, one in self.known.items() if native[index] is self.native[index]}
+        return replace(self, native=native, flips=flips, bits=bits, known=known)
 
     def _smooth(self) -> list[torch.Tensor | None]:
         """How far elements may be off where nothing jumps: inputs are moved by so little that none falls over."""
@@ -611,18 +612,24 @@ class _Runs:
 
     def _tolerances(self, probed: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """How far elements of each output may be off by its floor alone, however far native is; None: is not asked."""
-        found = list[torch.Tensor | None]()
-        for index, (kind, wide, own, moved) in enumerate(
-            zip(self.kinds, self.oracle, self.native, probed, strict=True)
-        ):
-            if kind != "float" or own.is_complex() or not own.numel():
-                found.append(None)
-                continue
-            one = bounded(wide, wide.to(own.dtype), moved, **self._given(index))
-            assert one.bounds is not None
-            tolerance = (one.bounds.local + one.bounds.slack) / one.bounds.gain
-            found.append(tolerance.view(own.shape).to(one.oracle.dtype))
-        return found
+        return [self._tolerance(index, moved) for index, moved in enumerate(probed)]
+
+    def _tolerance(self, index: int, probed: torch.Tensor) -> torch.Tensor | None:
+        wide, own = self.oracle[index], self.native[index]
+        if self.kinds[index] != "float" or own.is_complex() or not own.numel():
+            return None
+        one = bounded(wide, wide.to(own.dtype), probed, **self._given(index))
+        assert one.bounds is not None
+        tolerance = (one.bounds.local + one.bounds.slack) / one.bounds.gain
+        return tolerance.view(own.shape).to(one.oracle.dtype)
+
+    def _bounded(self, index: int, pool: Sequence[Scales] = ()) -> Expected:
+        """A floating output with its bounds."""
+        if index not in self.known:
+            tensors = self.oracle[index], self.native[index], self.probed[index]
+            given = self._given(index)
+            self.known[index] = bounded(*tensors, **given, pool=pool, independent=self.independent[index])
+        return self.known[index]
 
     @functools.cached_property
     def kinds(self) -> list[Kind]:
@@ -650,7 +657,7 @@ class _Runs:
                 continue
             count = self.independent[index]
             others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
-            one = bounded(wide, own, self.probed[index], **self._given(index), pool=others, independent=count)
+            one = self._bounded(index, others)
             if self.flips is not None:
                 one = replace(one, undone=functools.partial(self.flips.undone, index), fine=self.bits >= _FINE)
             found.append(_by_contract(one, self.plain[index], call.task.tolerance) if self.plain else one)
@@ -676,6 +683,24 @@ class _Runs:
         given, tolerance = (own.dtype, length, call.case), call.task.tolerance
         floor = floor_of(*given, tolerance, tf32=self.tf32, quantised_rms=aside, products=products, inside=call.inside)
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
+
+
+def _exact(call: ReferenceCall) -> Tensors:
+    with precision(tf32=False):
+        return (call if call.problem is not None else call.converted(_wide)).run("fp64")
+
+
+def _native(call: ReferenceCall, oracle: Tensors, tf32: bool) -> Tensors:
+    """Native outputs, which have the form of the oracle's."""
+    with precision(tf32=tf32):
+        native = _furthest(call, oracle)
+    task, dtype = call.task.name, call.case.dtype
+    if len(oracle) != len(native):
+        raise UsageError(f"task {task} has {len(oracle)} outputs in fp64 and {len(native)} in {dtype}")
+    for index, (wide, own) in enumerate(zip(oracle, native, strict=True)):
+        if wide.shape != own.shape:
+            raise UsageError(f"output {index} of task {task} has other shapes in fp64 and {dtype}")
+    return native
 
 
 _JUMPED = 2.0**6
@@ -721,14 +746,14 @@ def _settled(call: ReferenceCall, tf32: bool) -> None:
 
 def _flaw(call: ReferenceCall, tf32: bool) -> str:
     """What is wrong with the native outputs on these arguments; empty: nothing."""
-    runs = _Runs.of(call, tf32)
-    tensors = (*call.args, *call.weights.values(), *runs.native)
-    limit = limit_of(tensors, call.inside, tf32=tf32)
-    found = astray(runs.native, runs.oracle, limit)
+    oracle = _exact(call)
+    native = _native(call, oracle, tf32)
+    limit = limit_of((*call.args, *call.weights.values(), *native), call.inside, tf32=tf32)
+    found = astray(native, oracle, limit)
     if found is None:
         return ""
-    right = runs.apart_from_flips().native
-    return str(found if too_many(runs.native, right) else astray(right, runs.oracle, limit) or "")
+    right = _Runs.of(call, tf32).apart_from_flips().native
+    return str(found if too_many(native, right) else astray(right, oracle, limit) or "")
 
 
 def _furthest(call: ReferenceCall, oracle: Tensors) -> Tensors:
