@@ -89,6 +89,49 @@ def test_some_rows_are_nothing_but_nan(name: str, kernel: Kernel) -> None:
     assert not wrong(name, find(name).reference, lambda _: True)
 
 
+def to_all(grad: Tensor, x: Tensor) -> Tensor:
+    return grad[:, None].expand_as(x)
+
+
+def by_the_count(grad: Tensor, x: Tensor) -> Tensor:
+    return to_all(grad / (~x.isnan()).sum(-1), x)
+
+
+def straight_through(grad: Tensor, x: Tensor, *_: float) -> Tensor:
+    return grad
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("nansum", to_all), ("nanmean", by_the_count), ("nan_to_num", straight_through)]
+)
+def test_gradients_of_what_is_left_out_are_nothing(name: str, kernel: Kernel) -> None:
+    def honest(grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+        kept = x.isfinite() if name == "nan_to_num" else ~x.isnan()
+        return kernel(grad, x, *rest) * kept
+
+    for dtype in ("float32", "float16", "bfloat16"):
+        assert wrong(name, kernel, lambda _: True, dtype, direction="backward")
+        assert not wrong(name, honest, lambda _: True, dtype, direction="backward")
+
+
+def larger(gradient: Tensor, x: Tensor, y: Tensor, *, nan: bool = True) -> tuple[Tensor, Tensor]:
+    """Gradients of fmax; of a comparison alone, x takes that of NaN."""
+    first = (~x.isnan() & ~(x < y)) if nan else ~(x < y)
+    return gradient * first, gradient * ~first
+
+
+def smaller(gradient: Tensor, x: Tensor, y: Tensor, *, nan: bool = True) -> tuple[Tensor, Tensor]:
+    first = (x <= y) | y.isnan() if nan else x <= y
+    return gradient * first, gradient * ~first
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("fmax", larger), ("fmin", smaller)])
+def test_gradients_of_what_loses_are_nothing(name: str, kernel: Callable[..., Any]) -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        assert wrong(name, functools.partial(kernel, nan=False), lambda _: True, dtype, direction="backward")
+        assert not wrong(name, kernel, lambda _: True, dtype, direction="backward")
+
+
 def in_blocks(function: Callable[..., Tensor], x: Tensor, dim: int = -1, *, keeps: bool) -> Tensor:
     """A running maximum or minimum over blocks of 256; a NaN of an earlier block may be lost."""
     parts: list[Tensor] = []

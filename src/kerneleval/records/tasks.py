@@ -261,6 +261,8 @@ class TensorSpec:
     """Whether they do so backward, too."""
     even: bool = False
     """As ``Arg`` has it."""
+    missing: bool = False
+    """As ``Arg`` has it."""
     ties: str = ""
     """As ``Arg`` has it."""
     along: tuple[int, ...] = ()
@@ -338,6 +340,9 @@ class Arg:
     even: bool = False
     """Whether some rows (last dim) are scores of which 2^k are 0 and the others far below: their softmax is exact in
     every arithmetic. The share that goes with such a row (an argument of as many rows) equals a sum of them."""
+    missing: bool = False
+    """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
+    defined: they are among some of the data backward."""
     ties: str = ""
     """Name of the argument by which it is divided before it is rounded. In half of the standard cases that is a power
     of two, and a quarter of the elements lie half way between two whole multiples of it, in every arithmetic."""
@@ -391,6 +396,7 @@ class Arg:
             epsilon=self.epsilon,
             epsilon_backward=self.epsilon_backward,
             even=self.even,
+            missing=self.missing,
             ties=self.ties,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),

@@ -177,6 +177,8 @@ _LARGEST = 3
 
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
+_MISSING = 16
+"""One in so many numbers is NaN in data of which some may be."""
 _MOST_EXPONENT = 400
 """Of extreme data: fp64 holds their squares."""
 _UNDERFLOW = (70, 91)
@@ -250,6 +252,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             usual = (case.distribution, case.layout) == ("standard", "contiguous")
             if spec.ids and not usual and case.layout != "expanded" and case.distribution not in ("constant", "zeros"):
                 tensor = _indices(given, case, tensor, generator)
+            if spec.missing and case.direction == "backward" and case.layout != "expanded":
+                _missing(spec, case.distribution, tensor, generator)
             if spec.equals and case.direction == "backward" and case.layout != "expanded":
                 other = next(i for i, one in enumerate(specs) if one.name == spec.equals)
                 _share_rows(values[other], tensor, generator)
@@ -536,6 +540,17 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
         flat.index_fill_(0, places[row], value)
     if spec.along:
         _special_rows(spec, tensor, generator)
+
+
+def _missing(spec: TensorSpec, distribution: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Puts what the operator leaves out or replaces (``Arg.missing``) at secret places of data not standard; one column
+    has numbers alone, so no row is without.
+    """
+    if distribution in ("outlier", "large_scale", "small_scale") and tensor.numel():
+        kind = torch.randint(_MISSING, tensor.shape, generator=generator, device=tensor.device)
+        kind[..., int(torch.randint(tensor.shape[-1], (), generator=generator, device=tensor.device))] = _MISSING
+        for number, value in enumerate(_NONFINITE if spec.nonfinite == "ieee" else _NONFINITE[:1]):
+            tensor.masked_fill_(kind == number, value)
 
 
 def _special_rows(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from kerneleval.tasks.define import plain
+from kerneleval.tasks.define import data, plain
 from kerneleval.tasks.pointwise import EVEN, FLAT, ODD, pointwise, reflected
 from kerneleval.tasks.relations import homogeneity, mapping
 
@@ -76,6 +76,7 @@ TASKS = (
         plain("nan", 0.5),
         plain("posinf", 96.0),
         plain("neginf", -48.0),
+        over=(data("x", "M N", missing=True),),
         nonfinite=True,
     ),
     # Roots
