@@ -132,6 +132,19 @@ def test_gradients_of_what_loses_are_nothing(name: str, kernel: Callable[..., An
         assert not wrong(name, kernel, lambda _: True, dtype, direction="backward")
 
 
+def nothing_of_zero(name: str, x: Tensor, y: Tensor, *, nan: bool) -> Tensor:
+    found = x * (y.log() if name == "xlogy" else y.log1p())
+    return torch.where((x == 0) & ~(y.isnan() & nan), 0, found)
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
+def test_a_zero_meets_nan_and_infinities(name: str) -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        assert wrong(name, functools.partial(nothing_of_zero, name, nan=False), lambda _: True, dtype)
+        assert not wrong(name, find(name).reference, lambda _: True, dtype)
+    assert not wrong(name, functools.partial(nothing_of_zero, name, nan=True), lambda _: True)
+
+
 def in_blocks(function: Callable[..., Tensor], x: Tensor, dim: int = -1, *, keeps: bool) -> Tensor:
     """A running maximum or minimum over blocks of 256; a NaN of an earlier block may be lost."""
     parts: list[Tensor] = []

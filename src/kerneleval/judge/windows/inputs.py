@@ -176,6 +176,7 @@ _LARGEST = 3
 """Further places of a row's largest score under ``large_scale``."""
 
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
+_MEETING = (*_NONFINITE, 0.0, -0.0, 1.0)
 _NONFINITE_EACH = 4
 _MISSING = 16
 """One in so many numbers is NaN in data of which some may be."""
@@ -613,8 +614,9 @@ def _mask_out(tensor: torch.Tensor, generator: torch.Generator, *, rows: bool) -
 
 
 def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Puts infinities and NaN at places that are the same in all floating arguments of one shape, so that every pair of
-    them meets: equal and opposite infinities, each of them and NaN.
+    """Puts infinities, NaN, zeros and 1 at places that are the same in all floating arguments of a shape, so that every
+    pair of them meets: equal and opposite infinities, each of them and NaN, a zero and each; the last of them where
+    there is room.
     """
     alike: dict[tuple[int, ...], list[torch.Tensor]] = {}
     for spec, value in zip(specs, values, strict=True):
@@ -623,14 +625,16 @@ def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> Non
         if spec.nonfinite in ("ieee", "limits") and value.is_floating_point() and value.itemsize > 1:
             alike.setdefault(tuple(value.shape), []).append(value)
     for shape, together in alike.items():
-        kinds = len(_NONFINITE) ** len(together)
-        if len(together) < 2 or math.prod(shape) < 8 * kinds:
+        room = (n for n in range(len(_MEETING), len(_NONFINITE) - 1, -1) if 8 * n ** len(together) <= math.prod(shape))
+        count = next(room, 0)
+        if len(together) < 2 or not count:
             continue
+        kinds = count ** len(together)
         generator = stream(seed, f"meeting {shape}", str(together[0].device))
         places = torch.randperm(math.prod(shape), generator=generator, device=generator.device)[:kinds]
         for position, value in enumerate(together):
-            digits = torch.arange(kinds, device=value.device) // len(_NONFINITE) ** position % len(_NONFINITE)
-            value.view(-1)[places] = value.new_tensor(_NONFINITE)[digits]
+            digits = torch.arange(kinds, device=value.device) // count**position % count
+            value.view(-1)[places] = value.new_tensor(_MEETING)[digits]
 
 
 def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str, seed: int) -> None:

@@ -13,7 +13,7 @@ from kerneleval.tasks.relations import homogeneity, mapping
 _TWO: Any = {"over": ("x", "y")}
 _LOG_OF_SUM: Any = {**_TWO, "nonfinite": True, "relations": (COMMUTATIVE,)}
 _SAFE: Any = {"over": ("x", data("y", "M N", values="positive"))}
-_LOG: Any = {"over": ("x", data("y", "M N", values="nonnegative"))}
+_LOG: Any = {"over": ("x", data("y", "M N", values="nonnegative")), "nonfinite": True}
 _LINEAR = homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})
 _BILINEAR = homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})
 _SWAPPED = mapping("exchange", lambda x, y, *rest: (y, x, *rest), lambda outs, _: [-outs[0]])
@@ -251,8 +251,14 @@ TASKS = (
         nonfinite=True,
         relations=(COMMUTATIVE,),
     ),
-    pointwise("xlogy", "out = x * log(y), y >= 0; 0 where x is", torch.xlogy, 2, **_LOG),
-    pointwise("xlog1py", "out = x * log(1 + y), y >= 0", torch.special.xlog1py, 3, **_LOG),
+    pointwise("xlogy", "out = x * log(y), y >= 0; 0 where x is and y is not NaN", torch.xlogy, 2, **_LOG),
+    pointwise(
+        "xlog1py",
+        "out = x * log(1 + y), y >= 0; 0 where x is and y is not NaN",
+        torch.special.xlog1py,
+        3,
+        **_LOG,
+    ),
     pointwise("lerp", "out = x + w * (y - x)", torch.lerp, 3, plain("w", 0.375), **_TWO, relations=(_LINEAR,)),
     pointwise(
         "lerp_tensor",
