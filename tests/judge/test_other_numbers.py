@@ -51,6 +51,15 @@ def test_pytorch_is_right_at_every_number_and_the_usual_one_is_wrong_elsewhere(n
     assert seen or task.tolerance.law is not None
 
 
+def test_a_decay_does_not_come_beyond_one() -> None:
+    """A running sum with a factor of 1.48 is 1e37 after 200 steps, and another order of it is another number."""
+    task = find("discounted_returns")
+    case = ordinary(task)
+    (usual,) = [s.value for s in task.arguments(case.dims_map, case.dtype) if isinstance(s, Scalar)]
+    found = [other_scalars(task, case, larger=True)["gamma"] for _ in range(40)]
+    assert usual < 1 and all(usual <= gamma <= 1 for gamma in found) and len(set(found)) > 1
+
+
 @pytest.mark.parametrize("name", ["adam", "matrix_power", "local_response_norm", "legendre_polynomial_p"])
 def test_the_numbers_are_announced(name: str) -> None:
     table = find(name).table

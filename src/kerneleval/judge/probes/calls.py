@@ -58,6 +58,9 @@ _LOADING_S = 0.1
 _RUNS = 20
 """Native runs in the time of which an expectation is made at most, if no library is loaded."""
 
+_MOST_LARGER = 1.6
+"""Factor of a plain argument, at most."""
+
 _ASCENDING = 8
 """Fewer numbers ascend by chance."""
 
@@ -97,16 +100,18 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
 
     Of the floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so that
     it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show it,
-    as small. Others (scales) become larger or smaller by up to a half, and are numbers of every floating type: to what
-    is compared with them, a rounded one would be another.
+    as small. Others (scales) become larger or smaller by up to a half, but decays and shares do not come beyond 1. They
+    are numbers of every floating type: to what is compared with them, a rounded one would be another.
     """
     specs = task.arguments(case.dims_map, case.dtype)
     values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}
     draw = secrets.SystemRandom().uniform
 
     def factor(value: float) -> float:
+        if larger and _MOST_LARGER * value > 1 > value:
+            return (1 - (1 - value) * draw(0.4, 0.75)) / value
         if abs(value) >= _SMALL:
-            return draw(1.25, 1.6) if larger else draw(0.5, 0.8)
+            return draw(1.25, _MOST_LARGER) if larger else draw(0.5, 0.8)
         return 1 / draw(30, 100) if case.distribution == "small_scale" and not larger else draw(30, 100)
 
     def changed(value: float) -> float:
