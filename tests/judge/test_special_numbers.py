@@ -145,6 +145,53 @@ def test_a_zero_meets_nan_and_infinities(name: str) -> None:
     assert not wrong(name, functools.partial(nothing_of_zero, name, nan=True), lambda _: True)
 
 
+def softmin(x: Tensor, least: float = -math.inf) -> Tensor:
+    """A maximum no less than 0, as padding leaves it, is far above all of a row of large numbers."""
+    shares = torch.exp(-x - (-x).amax(-1, keepdim=True).clamp(min=least))
+    return shares / shares.sum(-1, keepdim=True)
+
+
+def rwkv4(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor, *, held: bool = False) -> Tensor:
+    """Without a largest exponent, unless ``held``."""
+    if held:
+        return find("rwkv4_wkv").reference(k, v, decay, bonus)
+    keep, total, weights, outs = torch.exp(-torch.exp(decay)), torch.zeros_like(v[:, 0]), torch.zeros_like(v[:, 0]), []
+    for key, value in zip(k.unbind(1), v.unbind(1), strict=True):
+        own, now = torch.exp(bonus + key), torch.exp(key)
+        outs.append((total + own * value) / (weights + own))
+        total, weights = keep * total + now * value, keep * weights + now
+    return torch.stack(outs, 1)
+
+
+def hidden_scores(x: Tensor, mask: Tensor, scale: float, hidden: float = -math.inf) -> Tensor:
+    return torch.softmax((x * scale).masked_fill(~mask[:, None, None], hidden), -1)
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float, *, of_x: bool = False
+) -> tuple[Tensor, Tensor]:
+    """In one pass over differences from the first element of the sum, or of x alone."""
+    total = x + residual
+    apart = total - (x if of_x else total)[:, :1]
+    mean = apart.mean(-1, keepdim=True)
+    variance = (apart.square().mean(-1, keepdim=True) - mean.square()).clamp(min=0)
+    return (apart - mean) * torch.rsqrt(variance + eps) * weight + bias, total
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "defect"),
+    [
+        ("softmin", softmin, {"least": 0.0}),
+        ("rwkv4_wkv", functools.partial(rwkv4, held=True), {"held": False}),
+        ("scaled_masked_softmax", hidden_scores, {"hidden": -10000.0}),
+        ("add_layer_norm", add_layer_norm, {"of_x": True}),
+    ],
+)
+def test_numbers_that_a_kernel_takes_for_granted(name: str, kernel: Kernel, defect: dict[str, Any]) -> None:
+    assert wrong(name, functools.partial(kernel, **defect), lambda _: True)
+    assert not wrong(name, kernel, lambda _: True)
+
+
 def in_blocks(function: Callable[..., Tensor], x: Tensor, dim: int = -1, *, keeps: bool) -> Tensor:
     """A running maximum or minimum over blocks of 256; a NaN of an earlier block may be lost."""
     parts: list[Tensor] = []

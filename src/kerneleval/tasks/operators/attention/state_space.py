@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Task
-from kerneleval.tasks.define import data, fixed, operator, plain, size, weight
+from kerneleval.tasks.define import FAR_BELOW, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -262,7 +262,12 @@ TASKS = (
         "out[l] = the mean of v[i] for i < l and of v[l], weighted with exp(k[i] - (l - 1 - i) exp(decay)) and "
         "exp(k[l] + bonus)",
         _rwkv4,
-        (data("k", "B L D"), data("v", "B L D", along="L"), data("decay", "D", slow=SLOW_LOG), data("bonus", "D")),
+        (
+            data("k", "B L D", common=f"{FAR_BELOW}", common_signs=True),
+            data("v", "B L D", along="L"),
+            data("decay", "D", slow=SLOW_LOG),
+            data("bonus", "D"),
+        ),
         "B L D",
         dims=(size("B", high=32), size("L", low=2, high=512), size("D", high=1024)),
         flops="16 * B * L * D",

@@ -188,6 +188,7 @@ TASKS = (
         "softmin",
         "out[m, n] = exp(-x[m, n]) / sum_i exp(-x[m, i])",
         along(F.softmin, -1),
+        given=(data("x", "M N", common=f"{FAR_BELOW}", common_signs=True),),
         nonfinite="limits",  # minus infinity, as masks leave it, makes NaN of whole rows
     ),
     normalised(
