@@ -494,9 +494,17 @@ def _beside(number: float, other: float) -> str:
     return next((one for one, two in texts if one != two), f"{number:.3g}")
 
 
+def _apart(number: float, other: float) -> tuple[str, str]:
+    """Both in as many digits as tell one from the other: eight or more, and all of whole numbers."""
+    if isinstance(number, int) and isinstance(other, int):
+        return str(number), str(other)
+    texts = [(f"{number:.{digits}g}", f"{other:.{digits}g}") for digits in (8, 12, 17)]
+    return next((pair for pair in texts if pair[0] != pair[1]), texts[0])
+
+
 def _words(rule: str, evidence: Evidence, expected: Expected) -> str:
     bounds, dtype = expected.bounds, expected.native.dtype
-    at = f"element {evidence['worst_index']} is {evidence['got']:.8g}, expected {evidence['expected']:.8g}"
+    at = "element {} is {}, expected {}".format(evidence["worst_index"], *_apart(evidence["got"], evidence["expected"]))
     if bounds is not None and torch.finfo(dtype).max < abs(evidence["expected"]) < math.inf:
         at += f" (beyond the largest {str(dtype)[6:]}, {torch.finfo(dtype).max:.8g})"
     beyond = f"{evidence['beyond']} of {evidence['of']} elements are"

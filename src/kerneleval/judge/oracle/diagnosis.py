@@ -91,7 +91,7 @@ def _by_value(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
     if got.is_floating_point():
         bad = wrong.view(got.shape)
         if bool((got.isnan() & bad).any()):
-            every = " (all of it: was it ever written?)" if bool(got.isnan().all()) else ""
+            every = " (all of it: never written, or 0 / 0?)" if bool(got.isnan().all()) else ""
             return "nan", f"it has {SLUGS['nan']}{every}"
         if bool((got.isinf() & bad).any()):
             return "inf", f"it has {SLUGS['inf']}"
