@@ -82,11 +82,14 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "tiny_scale",
     "alike",
     "redrawn",
+    "sorted",
+    "skewed",
 )
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
 ``negative`` is for tasks whose own inputs are not, as those of most problem files. For problem files are also
 ``trained``: standard inputs under weights of other signs and sizes than those that they are made with; ``tiny_scale``;
-``alike``: all rows near one of them; and ``redrawn``: other integers, flags and masks than the file always gives.
+``alike``: all rows near one of them; ``redrawn``: other integers, flags and masks than the file always gives;
+``sorted``: the numbers of each row in order; and ``skewed``: integers and masks at the ends of their range.
 ``common`` is for operators that do not change where a number is added to all scores alike: data far from zero that
 differs little. ``ordered`` to ``binned`` are :data:`ROW_DISTRIBUTIONS`."""
 

@@ -55,7 +55,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     safe = _safe(surveys, sweep)
     level = _level(file.path)
     slug = re.sub(r"[^A-Za-z0-9_.+-]", "_", file.path.stem)
-    build = functools.partial(ModuleProblem, file, **safe.options)
+    build = functools.partial(_built, file, safe)
     return Task(
         name=f"kernelbench:{slug}@{file.hash[:8]}",
         category=category_of(file.path.stem, file.tree, level),
@@ -89,6 +89,12 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     )
 
 
+def _built(file: ProblemFile, safe: Safe, dims: Mapping[str, int], device: str) -> ModuleProblem:
+    problem = ModuleProblem(file, dims, device, **safe.options)
+    problem.skewed = safe.skewed
+    return problem
+
+
 def _safe(surveys: Surveys, sweep: bool) -> Safe:
     """Distributions beyond the file's own; none for a file that fails in miniature, unless sizes are to be swept."""
     try:
@@ -114,6 +120,10 @@ def _findings(
         found.append(Finding(check="shapes", level="warn", message=text))
     if safe.fell_out:
         text = f"not judged on {', '.join(safe.fell_out)} inputs: the file itself raises there, or is not near fp64"
+        found.append(Finding(check="reference", level="info", message=text))
+    if safe.tame:
+        why = "the file raises there, is not near fp64, or chooses among equal numbers"
+        text = f"not judged with {', '.join(safe.tame)} at the ends of its range: {why}"
         found.append(Finding(check="reference", level="info", message=text))
     if safe.vary_weights == "never":
         text = "the weights are those that Model is made with in every case, for the file takes no others"

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from kerneleval.records import Form, NotJudgedError, OutputForm, UsageError, digest, nested
+from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
 from kerneleval.tasks.formats.redrawn import redrawn
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
@@ -41,7 +42,7 @@ Vary = Literal["freely", "inwards", "never"]
 """How far arguments that a file gives alike under every seed, or weights, are varied: as :meth:`ModuleProblem.inputs`
 and :meth:`ModuleProblem.weights` say; within the range of their own numbers (:func:`_inwards`); or not at all."""
 
-DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "redrawn", "trained")
+DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "sorted", "skewed", "redrawn", "trained")
 """Distributions beyond the file's own."""
 
 _ALIKE = 1.0 / 16.0
@@ -130,6 +131,8 @@ class ModuleProblem:
         """Those of :data:`SIGNED` whose factor is positive."""
         self.kept = frozenset(kept)
         """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others."""
+        self.skewed: Mapping[int, Way] = {}
+        """How draws of ``get_inputs()``, by number, come out under ``skewed``."""
         self.vary, self.vary_weights = vary, vary_weights
         """What the file takes of arguments, and of weights."""
         self.bounded = bounded
@@ -148,6 +151,7 @@ class ModuleProblem:
 
         The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. ``redrawn`` is standard but for integers,
         flags and masks that are the same under every seed: there are others in their place (``redrawn.py``).
+        ``sorted`` and ``skewed`` are standard but for the outcomes of what ``get_inputs()`` draws (``outcomes.py``).
         ``trained`` is about weights. Under all others, floating tensors with more than a few distinct values (no
         labels, no masks) are multiplied by a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows
         sizes of their own and elements secret signs, and makes a few large, and ``alike`` brings all rows near one of
@@ -159,7 +163,7 @@ class ModuleProblem:
                 f"problem files offer no distribution {distribution!r}; known are standard, {', '.join(DISTRIBUTIONS)}"
             )
         traits = self.traits
-        args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._draw(seed)]
+        args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._drawn(seed, distribution)]
         if distribution == "redrawn":
             generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
             for index in sorted(traits.frozen - self.kept):
@@ -169,7 +173,7 @@ class ModuleProblem:
         for index in sorted(traits.frozen):
             if is_inexact(args[index]) and self.vary != "never":
                 args[index] = _varied(args[index], generator, inwards=self.vary == "inwards")
-        if distribution not in ("standard", "trained", "redrawn"):
+        if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed"):
             self._distort(args, distribution, generator)
         return args
 
@@ -211,6 +215,32 @@ class ModuleProblem:
         """How ``forward`` takes the arguments, which are given one by one (``records/nested.py``)."""
         assert self.traits is not None  # they draw
         return self._form
+
+    def _drawn(self, seed: int, distribution: str) -> list[Any]:
+        """What ``get_inputs()`` gives, of the outcomes of the distribution. Raises NotJudgedError: it raises on these,
+        or its sizes depend on them.
+        """
+        if distribution not in ("sorted", "skewed"):
+            return self._draw(seed)
+        try:
+            return self.outcome(seed, self.skewed.get if distribution == "skewed" else lambda number: "sorted")[0]
+        except UsageError as error:
+            raise NotJudgedError(str(error)) from error
+
+    def outcome(self, seed: int, way: Callable[[int], Way | None]) -> tuple[list[Any], int]:
+        """What ``get_inputs()`` gives where its draws, by number, come out in another way, and how many there are.
+        Raises UsageError: it raises then, or gives other sizes.
+        """
+        generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "outcomes"))
+        with Outcomes(way, generator) as outcomes:
+            values = self._draw(seed)
+        if [_sizes(v) for v in values] != self._argument_sizes:
+            raise UsageError(f"{self.file.path}: the sizes that get_inputs() gives depend on what it draws")
+        return values, outcomes.drawn
+
+    @functools.cached_property
+    def _argument_sizes(self) -> list[Any]:
+        return [_sizes(v) for v in self._draw(0)]
 
     def _draw(self, seed: int) -> list[Any]:
         values, self._form = call_inputs(self.file, self._namespace, self.device, seed)
@@ -762,6 +792,10 @@ def is_float(value: Any) -> bool:
 def is_inexact(value: Any) -> bool:
     """Whether it is a tensor of a floating or complex type."""
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _sizes(value: Any) -> tuple[int, ...] | None:
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -46,7 +46,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if bool((steps >= 0).all()) and not bool((steps == 1).all()):
         drawn = _segments(lines.reshape(-1), generator) if lines.shape[-1] == lines.numel() else None
         return None if drawn is None else drawn.view(tensor.shape)
-    if any(_different(tensor, dim) for dim, size in enumerate(tensor.shape) if size > 1):
+    if different(tensor):
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
 
@@ -97,6 +97,11 @@ def _of_lines(lines: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         values = torch.where(free, values.gather(-1, picks), values)
     places = closed.to(torch.int8).sort(dim=-1, stable=True).indices
     return torch.empty_like(lines).scatter(-1, places, values)
+
+
+def different(tensor: torch.Tensor) -> bool:
+    """Whether along some dim no two elements are equal."""
+    return any(_different(tensor, dim) for dim, size in enumerate(tensor.shape) if size > 1)
 
 
 def _different(tensor: torch.Tensor, dim: int) -> bool:

@@ -12,7 +12,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
 import torch
@@ -20,7 +20,9 @@ import torch
 from kerneleval.records import TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
+from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.redrawn import different
 from kerneleval.tasks.formats.soundness import AGREE, astray, depends, limit_of
 from kerneleval.tasks.formats.survey import Survey, survey
 from kerneleval.tasks.sampling import is_power_of_two
@@ -55,8 +57,15 @@ _TRIED_FLOPS = 1_000_000_000
 _BEYOND = (-1 / 16, 1 / 16)
 """Parts of themselves by which numbers change to see whether a file takes others than it draws."""
 
+_TRIED = ("sorted", "skewed", "redrawn")
+"""Distributions that no file has that was not tried."""
+
 _REDRAWN = (1, 2)
 """Draws in which a file must take another argument than its own."""
+
+_PARTLY: Way = "partly"
+_SKEWED: tuple[Way, ...] = ("whole", _PARTLY)
+"""Ways in which draws of integers and masks are tried, in order."""
 
 _DRAWS = 4
 """How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
@@ -296,6 +305,10 @@ class Safe:
     same: tuple[str, ...] = ()
     """Tensor arguments that come out the same in every draw, by name: nothing else is known to be valid, or the file
     takes nothing else, or gives the same outputs then."""
+    skewed: Mapping[int, Way] = field(default_factory=dict)
+    """For :class:`ModuleProblem` as well."""
+    tame: tuple[str, ...] = ()
+    """Integers and masks, by name, that come as the file draws them alone."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -317,13 +330,18 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if made.bytes > _TRIED_BYTES or made.flops > _TRIED_FLOPS:
         if made.operators & _ASSERTING:  # not tried on a GPU, where this would end the judge
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
-        return Safe(distributions=tuple(name for name in offered if name != "redrawn"))
+        return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
     _limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)
     if problem.kept == problem.traits.frozen:
         offered.remove("redrawn")
+    if "sorted" in offered and not _reorders(problem):
+        offered.remove("sorted")
+    tame = _skew(problem, made)
+    if not problem.skewed:
+        offered.remove("skewed")
     unsigned, found = set[str](), []
     for name in offered:
         weights = problem.weights(1 if name == "trained" else 0, name)
@@ -339,10 +357,12 @@ def safe_distributions(surveys: Surveys) -> Safe:
         fell_out=tuple(name for name in offered if name not in found),
         unsigned=frozenset(unsigned),
         kept=problem.kept,
+        skewed=problem.skewed,
         vary=problem.vary,
         vary_weights=problem.vary_weights,
         bounded=problem.bounded,
         same=tuple(made.arguments[index].name for index in same),
+        tame=tuple(made.arguments[index].name for index in tame),
     )
 
 
@@ -358,6 +378,18 @@ _CHOICES = frozenset(
 _STEPS = frozenset(("round", "floor", "ceil", "trunc", "sign", "bucketize", "searchsorted", "histc"))
 """Others whose outputs jump. Tiny inputs, beside which rounding is large, decide nothing there."""
 
+_ORDERS = frozenset(("median", "nanmedian", "mode", "cummax", "cummin", "searchsorted"))
+"""Beside :data:`_CHOICES`, operators whose kernels may do otherwise where large numbers lie side by side."""
+
+_EXTREMES = frozenset(("max", "min", "cummax", "cummin"))
+_POSITIONS = _EXTREMES | frozenset(
+    ("topk", "sort", "argsort", "kthvalue", "argmax", "argmin", "median", "nanmedian", "mode", "multinomial")
+)
+"""Operators that give positions, of which any is right where numbers are equal, as in rows that are masked whole."""
+
+_WRITERS = frozenset(("scatter", "index_put", "_unsafe_index_put", "index_copy", "put"))
+"""Operators that may write each place once, and say nothing of which of two writes counts."""
+
 _EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10"))
 """Operators that an epsilon may stand before, beside norms. Elsewhere tiny inputs would tell no more than that
 ``exp(x) - 1`` is no ``expm1(x)``."""
@@ -370,6 +402,8 @@ def _may_have(made: Survey, distribution: str) -> bool:
     if distribution == "tiny_scale":
         epsilon = bool(operators & _EPSILONS) or any("norm" in name for name in operators)
         return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
+    if distribution == "sorted":
+        return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
     if distribution == "alike":
         return max(ranks, default=0) > 1 and bool(operators & _CHOICES)
     return distribution != "trained" or made.trainable
@@ -429,11 +463,80 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     return sorted(index for index in problem.kept if same_bits(first[index], last[index]))
 
 
+def _reorders(problem: ModuleProblem) -> bool:
+    """Whether other orders of what the file draws change an argument."""
+    try:
+        return bool(_changed(problem.inputs(1), problem.inputs(1, "sorted")))
+    except UsageError:  # the file takes no such numbers
+        return True
+
+
+def _changed(ones: Sequence[Any], others: Sequence[Any]) -> list[int]:
+    """Positions of the tensors that differ."""
+    pairs = enumerate(zip(ones, others, strict=True))
+    return [i for i, (a, b) in pairs if isinstance(a, torch.Tensor) and not same_bits(a, b)]
+
+
+def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
+    """Have ``problem.skewed`` say which draws make integers and masks alone, and how far the file takes them at the
+    ends of their range. The positions of the arguments of which it takes none.
+    """
+    if not problem.traits.labels and not any(isinstance(a, TensorSpec) and _whole(a) for a in made.arguments):
+        return []
+    operators = {name.rstrip("_") for name in made.operators}
+    returned = any(_whole(out) for out in made.outputs)
+    equal = bool(operators & (_POSITIONS if returned else _POSITIONS - _EXTREMES))
+    plain, count = problem.outcome(1, lambda number: None)
+    found, tame = dict[int, Way](), set[int]()
+    for number in range(min(count, MOST)):
+        try:
+            changed = _changed(plain, problem.outcome(1, {number: _PARTLY}.get)[0])
+        except UsageError:  # its sizes depend on them
+            continue
+        once = operators & _WRITERS and any(different(plain[i]) for i in changed)
+        if not changed or once or not all(_discrete(plain[i]) for i in changed):
+            continue
+        way = next((way for way in _SKEWED if not equal and _takes(problem, number, way)), None)
+        if way is None:
+            tame.update(changed)
+        else:
+            found[number] = way
+    problem.skewed = found
+    return sorted(tame)
+
+
+def _takes(problem: ModuleProblem, number: int, way: Way) -> bool:
+    """Whether the file takes one of its draws so, and gives the same whole numbers in fp64. Sets ``problem.skewed``."""
+    problem.skewed, weights = {number: way}, problem.weights(0)
+    for seed in _REDRAWN:
+        try:
+            args = problem.inputs(seed, "skewed")
+        except UsageError:
+            return False
+        if not _agrees_on(problem, args, weights):
+            return False
+        pairs = zip(problem.reference(args, weights), problem.oracle(args, weights), strict=True)
+        if not all(is_inexact(a) or torch.equal(a, b) for a, b in pairs):
+            return False
+    return True
+
+
+def _whole(spec: TensorSpec) -> bool:
+    return "float" not in spec.dtype and "complex" not in spec.dtype
+
+
+def _discrete(tensor: torch.Tensor) -> bool:
+    """Whether it holds integers or flags, or is a floating mask of two values at most."""
+    return not is_inexact(tensor) or (tensor.is_floating_point() and len(tensor.unique()) <= 2)
+
+
 def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
     draws = _DRAWS if distribution == "outlier" else 1
-    return all(
-        _agrees_on(problem, problem.inputs(seed, distribution), weights, distribution) for seed in range(1, 1 + draws)
-    )
+    try:
+        drawn = [problem.inputs(seed, distribution) for seed in range(1, 1 + draws)]
+    except UsageError:  # get_inputs() takes no such outcomes
+        return False
+    return all(_agrees_on(problem, args, weights, distribution) for args in drawn)
 
 
 def _agrees_on(

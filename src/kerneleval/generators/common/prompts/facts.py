@@ -69,6 +69,8 @@ _DISTRIBUTIONS = {
     "negative": "values below zero",
     "tiny_scale": "all elements tiny",
     "alike": "rows that are nearly the same",
+    "sorted": "rows that are sorted, rising, falling or from some place on",
+    "skewed": "integers and masks at the ends of their range, whole rows of them",
     "redrawn": "other integers, flags and masks, where the file always gives the same",
     "trained": "weights of other signs and sizes than at initialisation",
     "common": "values far from zero that differ little",

@@ -1,0 +1,149 @@
+"""Problem files are judged on other outcomes of what they draw: rows in order, integers and masks at their ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kerneleval.tasks.formats.kernelbench import read
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.outcomes import MOST, Outcomes, Way
+
+FILE = """
+import torch, torch.nn as nn, torch.nn.functional as F
+class Model(nn.Module):
+    def forward(self, {takes}):
+        return {forward}
+def get_inputs():
+    {inputs}
+def get_init_inputs():
+    return []
+"""
+
+
+def written(folder: Path, takes: str, forward: str, inputs: str) -> Path:
+    path = folder / "problem.py"
+    path.write_text(FILE.format(takes=takes, forward=forward, inputs=inputs))
+    return path
+
+
+def drawn(way: Way | None, code: str, seed: int = 1) -> torch.Tensor:
+    """What the expression gives where all that it draws comes out in this way."""
+    torch.manual_seed(seed)
+    with Outcomes(lambda number: way, torch.Generator().manual_seed(seed)):
+        value = eval(code)
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+@pytest.mark.parametrize("code", ["torch.randn(2, 6, 40)", "torch.rand(40)", "torch.empty(9, 40).uniform_()"])
+def test_rows_in_order_hold_the_numbers_that_were_drawn(code):
+    one, other = drawn(None, code), drawn("sorted", code)
+    assert torch.equal(one.sort(-1).values, other.sort(-1).values) and not torch.equal(one, other)
+    steps = (other.diff(dim=-1) < 0).sum(-1).flatten().tolist()
+    assert set(steps) <= {0, 1, 39}  # rising, from some place on, falling
+    assert other.dim() == 1 or {0, 39} < set(steps)
+
+
+def test_integers_and_permutations_are_in_no_order():
+    for code in ("torch.randint(0, 9, (50,))", "torch.randperm(50)"):
+        assert torch.equal(drawn(None, code), drawn("sorted", code))
+
+
+def test_few_rows_are_at_both_ends_of_what_could_be_drawn():
+    lengths = drawn("whole", "torch.randint(1, 257, (4,))")
+    assert set(lengths.tolist()) == {1, 256}
+    segments = drawn("whole", "torch.randint(0, 16, (500,)).sort().values")
+    assert segments.unique().tolist() == [0, 15] and bool((segments.diff() >= 0).all())
+    partly = drawn("partly", "torch.randint(0, 16, (500,))")
+    assert {0, 15} < set(partly.tolist())
+
+
+@pytest.mark.parametrize("code", ["torch.rand(64, 20) > 0.4", "torch.randint(0, 2, (64, 20)).bool()"])
+def test_rows_of_masks_are_closed_open_split_and_as_drawn(code):
+    found = drawn("whole", code).sum(-1)
+    assert int((found == 0).sum()) >= 16 and int((found == 20).sum()) >= 16
+    assert int(((found > 0) & (found < 20)).sum()) > 16
+    partly = drawn("partly", code).sum(-1)
+    assert bool(((partly > 0) & (partly < 20)).all()) and {1, 19} <= set(partly.tolist())
+
+
+def test_a_file_that_draws_until_it_likes_what_it_gets_ends():
+    torch.manual_seed(0)
+    with Outcomes(lambda number: "whole", torch.Generator()) as outcomes:
+        while len(torch.randint(0, 50, (40,)).unique()) < 10:
+            pass
+    assert outcomes.drawn == MOST + 1
+
+
+# -- In problem files -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_selected_is_drawn_in_order(tmp_path):
+    task = read(written(tmp_path, "x", "x.topk(4)", "return [torch.randn(9, 64)]"))
+    assert "sorted" in task.distributions and "skewed" not in task.distributions
+    problem = task.build({}, "cpu")
+    (own,), (other,) = problem.inputs(3), problem.inputs(3, "sorted")
+    assert torch.equal(own.sort(-1).values, other.sort(-1).values) and not torch.equal(own, other)
+    assert torch.equal(other, problem.inputs(3, "sorted")[0])
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [("x.relu()", "return [torch.randn(9, 64)]"), ("x.topk(4)", "return [torch.randn(9, 64).sort(-1).values]")],
+)
+def test_order_is_left_out_where_nothing_is_selected_or_the_file_has_its_own(tmp_path, forward, inputs):
+    assert "sorted" not in read(written(tmp_path, "x", forward, inputs)).distributions
+
+
+SUMS = "torch.zeros(16, x.shape[1]).to(x).index_add(0, n, x)"
+
+
+def test_integers_and_masks_alone_are_at_their_ends(tmp_path):
+    inputs = "return [torch.rand(500, 4), torch.randint(0, 16, (500,)).sort().values, torch.rand(500, 4) > 0.3]"
+    task = read(written(tmp_path, "x, n, m", SUMS.replace("n, x)", "n, x * m)"), inputs))
+    assert "skewed" in task.distributions and not task.findings
+    problem = task.build({}, "cpu")
+    own, other = problem.inputs(2), problem.inputs(2, "skewed")
+    assert problem.skewed == {1: "whole", 2: "whole"} and torch.equal(own[0], other[0])
+    assert other[1].unique().tolist() == [0, 15] and {0, 4} < set(other[2].sum(-1).tolist())
+
+
+def test_rows_masked_whole_are_left_out_where_the_reference_gives_nan(tmp_path):
+    inputs = "return [torch.randn(64, 20), torch.rand(64, 20) > 0.3]"
+    path = written(tmp_path, "x, m", "x.masked_fill(~m, float('-inf')).softmax(-1)", inputs)
+    assert read(path).build({}, "cpu").skewed == {1: "partly"}
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x * 1 / (n.unique().numel() > 25)",
+        "x.masked_fill((n < 8)[:, None], -1e9).topk(2)",
+    ],
+)
+def test_what_the_file_does_not_take_is_named(tmp_path, forward):
+    task = read(written(tmp_path, "x, n", forward, "return [torch.randn(64, 8), torch.randint(0, 64, (64,))]"))
+    assert "skewed" not in task.distributions
+    assert any("not judged with n at the ends of its range" in finding.message for finding in task.findings)
+
+
+def test_places_that_are_written_once_stay(tmp_path):
+    inputs = "return [torch.randn(20), torch.randint(0, 10**9, (20,)) % 1000003 % 4096]"
+    task = read(written(tmp_path, "x, n", "torch.zeros(4096).to(x).index_put((n,), x)", inputs))
+    assert "skewed" not in task.distributions
+
+
+def test_sizes_that_follow_from_draws_stay(tmp_path):
+    inputs = "n = torch.randint(1, 999, (6,))\n    return [torch.randn(64, 8)[: 40 + int(n.min() < 2)], n]"
+    task = read(written(tmp_path, "x, n", "x * n.sum()", inputs))
+    assert "skewed" not in task.distributions
+
+
+def test_a_problem_file_takes_outcomes_that_its_get_inputs_refuses(tmp_path):
+    inputs = "x = torch.randn(8, 64)\n    assert bool((x.diff() < 0).any(-1).all())\n    return [x]"
+    task = read(written(tmp_path, "x", "x.topk(3).values", inputs))
+    assert "sorted" not in task.distributions and "sorted" in task.findings[0].message
+    assert isinstance(task.build({}, "cpu"), ModuleProblem)
