@@ -271,6 +271,8 @@ class TensorSpec:
     edges: tuple[float, ...] = ()
     """First and last edge of the bins in which it is counted and the distance of two: what ``binned`` data lies at.
     Empty: it has none, and ``binned`` leaves it standard."""
+    far: float = 1.0
+    """Factor on the means of ``far_mean`` rows: a sum's mean is another than that of a term."""
     slow: tuple[float, float] = (1.0, 0.0)
     """Factor on, and number added to, standard values under ``long_memory``: what brings a decay near 1."""
 
@@ -351,6 +353,7 @@ class Arg:
     argument has any: the last dim of the first argument of role ``data``."""
     edges: tuple[float | str, ...] = ()
     """Numbers or formulas, as in ``TensorSpec``."""
+    far: float = 1.0
     slow: tuple[float, float] = (1.0, 0.0)
     common: float | str = 0.0
     common_signs: bool = False
@@ -400,6 +403,7 @@ class Arg:
             ties=self.ties,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
+            far=self.far,
             slow=self.slow,
             common=sizes.value(self.common, self.name, "common"),
             common_signs=self.common_signs,

@@ -829,7 +829,7 @@ def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generato
     elif distribution == "binned":
         found = _in_bins(spec, rows, (turn + sum(tensor.shape)) % BINNED, generator) if spec.edges else rows
     elif spec.values == "normal" and rows.dtype.itemsize > 2:
-        found = torch.where(turn % 2 == 0, *_FAR).to(rows.dtype).add(rows).mul_(_FAR_DEVIATION)
+        found = torch.where(turn % 2 == 0, *_FAR).mul_(spec.far).to(rows.dtype).add(rows).mul_(_FAR_DEVIATION)
     else:
         found = rows
     return found.view(moved.shape).permute([dims.index(dim) for dim in range(tensor.ndim)]).contiguous()
