@@ -178,9 +178,15 @@ def add_layer_norm(
     return (apart - mean) * torch.rsqrt(variance + eps) * weight + bias, total
 
 
+def unscale(grad: Tensor, scale: float, *, by_sum: bool = False) -> tuple[Tensor, Tensor]:
+    found = (grad.sum() if by_sum else grad).isfinite().all()
+    return grad / scale, ~found
+
+
 @pytest.mark.parametrize(
     ("name", "kernel", "defect"),
     [
+        ("unscale_gradients", unscale, {"by_sum": True}),
         ("softmin", softmin, {"least": 0.0}),
         ("rwkv4_wkv", functools.partial(rwkv4, held=True), {"held": False}),
         ("scaled_masked_softmax", hidden_scores, {"hidden": -10000.0}),

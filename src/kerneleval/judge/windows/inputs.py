@@ -642,8 +642,8 @@ def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> Non
 
 def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str, seed: int) -> None:
     """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
-    Large data reach the end of the range at half of the places; small data, but those of float16, are all so small that
-    no square of them is left.
+    Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
+    of float16, are all so small that no square of them is left.
     """
     for spec, value in zip(specs, values, strict=True):
         if not isinstance(spec, TensorSpec) or not spec.extreme:
@@ -653,6 +653,8 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
             large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
             most = _most_exponent(value.dtype, large)
             places = torch.randint(-most, most + 1, value.shape, generator=generator, device=value.device)
+            end = torch.randint(8, value.shape, generator=generator, device=value.device) == 0
+            places.masked_fill_(end, most)
             value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
         elif value.dtype != torch.float16:
             value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))

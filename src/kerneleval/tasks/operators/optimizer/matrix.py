@@ -216,7 +216,7 @@ TASKS = (
         "unscale_gradients",
         "elementwise",
         "out0 = g / scale, out1 = whether an element of g is infinite or NaN",
-        args=(data("grad", "M N"), plain("scale", 6.5)),
+        args=(data("grad", "M N", extreme=True), plain("scale", 6.5)),
         out=("M N", ": bool"),
         reference=_unscale,
         flops="2 * M * N",
