@@ -183,9 +183,18 @@ def unscale(grad: Tensor, scale: float, *, by_sum: bool = False) -> tuple[Tensor
     return grad / scale, ~found
 
 
+def poisson_nll(x: Tensor, target: Tensor, *, beside: bool = False) -> Tensor:
+    """Stirling's term from 1 on, or above 1."""
+    left_out = (target < 1) if beside else (target <= 1)
+    counts = torch.where(left_out, 1, target)
+    term = counts * counts.log() - counts + (2 * math.pi * counts).log() / 2
+    return (x.exp() - target * x + torch.where(left_out, 0, term)).mean()
+
+
 @pytest.mark.parametrize(
     ("name", "kernel", "defect"),
     [
+        ("poisson_nll_loss_full", poisson_nll, {"beside": True}),
         ("unscale_gradients", unscale, {"by_sum": True}),
         ("softmin", softmin, {"least": 0.0}),
         ("rwkv4_wkv", functools.partial(rwkv4, held=True), {"held": False}),

@@ -263,6 +263,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     missing: bool = False
     """As ``Arg`` has it."""
+    borders: tuple[float, ...] = ()
+    """As ``Arg`` has it."""
     ties: str = ""
     """As ``Arg`` has it."""
     along: tuple[int, ...] = ()
@@ -342,6 +344,9 @@ class Arg:
     even: bool = False
     """Whether some rows (last dim) are scores of which 2^k are 0 and the others far below: their softmax is exact in
     every arithmetic. The share that goes with such a row (an argument of as many rows) equals a sum of them."""
+    borders: tuple[float, ...] = ()
+    """Numbers up to which, or from which on, the formula has another term. A quarter of the standard data is equal to
+    one of them, in every type exactly."""
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""
@@ -400,6 +405,7 @@ class Arg:
             epsilon_backward=self.epsilon_backward,
             even=self.even,
             missing=self.missing,
+            borders=self.borders,
             ties=self.ties,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),

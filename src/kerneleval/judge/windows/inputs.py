@@ -274,6 +274,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _meeting(specs, values, seed)
         case "standard":
             _even_rows(specs, values, seed)
+            _at_borders(specs, values, seed)
             _half_steps(specs, values, seed)
         case "large_scale" | "small_scale" if case.direction == "forward":
             _extreme(specs, values, case.distribution, seed)
@@ -700,6 +701,16 @@ def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> N
             if isinstance(other, TensorSpec) and other.shape == value.shape[:-1]:
                 part = some if other.values == "variance" else torch.ones_like(some)
                 share.copy_(torch.where(chosen, part.to(share.dtype), share[..., None])[..., 0])
+
+
+def _at_borders(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """Puts each of ``Arg.borders`` at secret places, a quarter of all together."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.borders:
+            generator = stream(seed, f"borders {spec.name}", str(value.device))
+            kind = torch.randint(4 * len(spec.borders), value.shape, generator=generator, device=value.device)
+            for number, border in enumerate(spec.borders):
+                value.masked_fill_(kind == number, border)
 
 
 def _half_steps(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

@@ -284,7 +284,7 @@ TASKS = (
         "exp(x) - target * x + (target * log(target) - target + log(2 pi target) / 2 where target > 1)",
         _poisson_nll_full,
         10,
-        over=(_LOG, data("target", "M N", values="nonnegative", differentiable=False)),
+        over=(_LOG, data("target", "M N", values="nonnegative", differentiable=False, borders=(1.0,))),
         **_MODERATE,
     ),
     *_loss(
