@@ -240,12 +240,11 @@ def test_judges_are_counted_while_they_build(judge: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(judges_module, "Loaded", built)
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
-    before = judge_count(judge.device.hardware())
     case = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     check(path, "gelu", judge=judge, allow=("library",), **case)
     monkeypatch.setattr(judge.pool, "build_ahead", lambda *_: counted.append(judge_count(judge.device.hardware())))
     judge.build_ahead([])
-    assert min(counted) >= 1 and (before > 0 or counted == [1, 1])
+    assert len(counted) == 2 and min(counted) >= 1  # other tests may judge beside this one
 
 
 def test_a_fork_takes_no_turn_with_it(hardware: str) -> None:
