@@ -10,7 +10,7 @@ import torch
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.calibration import bounded
-from kerneleval.judge.oracle.comparison import Match, Mismatch, _beside, compare
+from kerneleval.judge.oracle.comparison import Match, Mismatch, _apart, compare
 from kerneleval.judge.oracle.diagnosis import SLUGS
 from kerneleval.judge.oracle.expectation import Expectation, Scales, floor_of, tiles
 from kerneleval.records import to_plain
@@ -453,8 +453,17 @@ def test_wrong_ends_are_named(size: int, first: int, words: str) -> None:
 
 
 def test_an_error_just_beyond_its_bound_is_told_from_it() -> None:
-    assert (_beside(0.00102049, 0.00101991), _beside(0.00101991, 0.00102049)) == ("0.0010205", "0.0010199")
-    assert (_beside(0.5, 0.25), _beside(1.0, 1.0)) == ("0.5", "1")
+    assert _apart(0.00102049, 0.00101991, 3) == ("0.0010205", "0.0010199")
+    assert _apart(0.5, 0.25, 3) == ("0.5", "0.25") and _apart(1.0, 1.0, 3) == ("1", "1")
+
+
+def test_whole_numbers_are_told_in_all_of_their_digits() -> None:
+    """An int64 that was off by 11 read ``is -7.3727883e+09, expected -7.3727883e+09``."""
+    assert _apart(-7372788309, -7372788298) == ("-7372788309", "-7372788298")
+    _, expectation = expected("sum_integers", {"M": 3, "N": 40}, dtype="int64")
+    result = compare([expectation.native[0] + 10**12 + 1], expectation)
+    assert isinstance(result, Mismatch)
+    assert f"is {int(expectation.native[0].flatten()[0]) + 10**12 + 1}, expected" in result.message
 
 
 def test_two_coarse_elements_are_not_all_over() -> None:

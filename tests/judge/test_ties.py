@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from .conftest import case_of, drawn
 Rounding = Callable[[torch.Tensor], torch.Tensor]
 HALVES = ("float32", "float16", "bfloat16")
 DRAWS = 12
+SPECIMENS = Path(__file__).parents[1] / "attacks" / "numerics"
 WRONG: dict[str, Rounding] = {
     "up": lambda v: torch.floor(v + 0.5),
     "away from zero": lambda v: v.sign() * torch.floor(v.abs() + 0.5),
@@ -104,27 +107,14 @@ def test_every_task_with_a_given_scale_has_ties() -> None:
         assert 4 < len(tied) < 16, table.task
 
 
-def by_equal_scores(
-    gating: torch.Tensor, bias: torch.Tensor, k: int, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Chooses by the score and not by its place: one of several equal experts is named again and again."""
-    scores = torch.sigmoid(gating.float())
-    order = (scores + bias.float()).sort(dim=-1, descending=True, stable=True)
-    ids = order.indices[..., :k].clone()
-    for rank in range(1, k):
-        again = order.values[..., rank] == order.values[..., rank - 1]
-        ids[..., rank] = torch.where(again, ids[..., rank - 1], ids[..., rank])
-    weights = scores.gather(-1, ids)
-    return (scale * weights / weights.sum(-1, keepdim=True)).to(gating.dtype), ids
-
-
 def test_selection_by_score_and_bias_has_ties() -> None:
     """A bias of its own for each expert leaves none: in ``ordered`` rows it is 0, as models begin with it."""
     name = "topk_sigmoid_renormalized"
+    wrong = runpy.run_path(str(SPECIMENS / "same_expert_twice.py"))[name]
     task, case = find(name), case_of(name, {"T": 12, "E": 120, "K": 8}, distribution="ordered")
     for seed in range(DRAWS):
         args, _ = drawn(task, case, seed)
         assert not args[1].any()
         expectation = reference.expect(task, case, args)
-        assert not matches(by_equal_scores(*args), expectation)
+        assert not matches(wrong(*args), expectation)
         assert matches(task.reference(*args), expectation)

@@ -488,17 +488,11 @@ def _beyond(got: torch.Tensor, expected: Expected) -> torch.Tensor:
     return wrong.view(as_real(got).shape)
 
 
-def _beside(number: float, other: float) -> str:
-    """The number, in as many digits as tell it from the other: three or more."""
-    texts = ((f"{number:.{digits}g}", f"{other:.{digits}g}") for digits in range(3, 18))
-    return next((one for one, two in texts if one != two), f"{number:.3g}")
-
-
-def _apart(number: float, other: float) -> tuple[str, str]:
-    """Both in as many digits as tell one from the other: eight or more, and all of whole numbers."""
+def _apart(number: float, other: float, least: int = 8) -> tuple[str, str]:
+    """Both in as many digits as tell one from the other, at least so many; whole numbers in all of theirs."""
     if isinstance(number, int) and isinstance(other, int):
         return str(number), str(other)
-    texts = [(f"{number:.{digits}g}", f"{other:.{digits}g}") for digits in (8, 12, 17)]
+    texts = [(f"{number:.{digits}g}", f"{other:.{digits}g}") for digits in range(least, 18)]
     return next((pair for pair in texts if pair[0] != pair[1]), texts[0])
 
 
@@ -513,15 +507,15 @@ def _words(rule: str, evidence: Evidence, expected: Expected) -> str:
     if rule == "finite":
         return f"{at}; {evidence['nan']} NaN, {evidence['inf']} infinite, {beyond} beyond their bound"
     error, bound = evidence["relative_rms_error"], evidence["relative_rms_bound"]
+    told = _apart(error, bound, 3)
     if rule == "rms":
         those = f"{beyond} beyond their bound" if evidence["beyond"] else "no element is beyond its own bound"
         if bound >= 1:  # relative to an output that is zero, figures say nothing
             times = f"rms error {error / bound:.3g} times its bound, where hardly more than rounding comes out"
             return f"{times}; {at}; {those}"
-        return f"relative rms error {_beside(error, bound)}, bound {_beside(bound, error)}; {at}; {those}"
+        return f"relative rms error {told[0]}, bound {told[1]}; {at}; {those}"
     if rule == "element":
-        within = f"{_beside(error, bound)}, is within its own, {_beside(bound, error)}"
-        return f"{at}; {beyond} beyond their bound (their relative rms error, {within})"
+        return f"{at}; {beyond} beyond their bound (their relative rms error, {told[0]}, is within its own, {told[1]})"
     if rule == "bias":
         mean, most = evidence["bias"], evidence["bias_bound"]
         words = "a factor, an offset, or numbers that are cut instead of rounded to nearest"
