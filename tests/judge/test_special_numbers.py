@@ -362,7 +362,24 @@ def test_quotients_by_the_formula_are_right_at_the_ends_of_the_range(name: str) 
         whole = torch.trunc(x / y) if name in ("fmod", "div_trunc") else torch.floor(x / y)
         return whole if "div" in name else x - y * whole
 
-    assert not wrong(name, kernel, lambda case: case.distribution in ("large_scale", "small_scale"))
+    ends = ("large_scale",) if name in ("remainder", "fmod") else ("large_scale", "small_scale")
+    assert not wrong(name, kernel, lambda case: case.distribution in ends)
+
+
+def remainder(x: Tensor, y: Tensor, *, whole: Callable[[Tensor], Tensor], wide: torch.dtype) -> Tensor:
+    """What a quotient that is rounded in a type leaves."""
+    dividend, divisor = x.to(wide), y.to(wide)
+    return (dividend - divisor * whole(dividend / divisor)).to(x.dtype)
+
+
+@pytest.mark.parametrize(("name", "whole"), [("remainder", torch.floor), ("fmod", torch.trunc)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_remainders_of_quotients_beyond_fp32(name: str, whole: Callable[[Tensor], Tensor], dtype: str) -> None:
+    kernel = functools.partial(remainder, whole=whole)
+    assert wrong(name, functools.partial(kernel, wide=torch.float32), lambda _: True, dtype)
+    for tier in ("quick", "standard"):
+        assert not wrong(name, functools.partial(kernel, wide=torch.float64), lambda _: True, dtype, tier)
+        assert not wrong(name, find(name).reference, lambda _: True, dtype, tier)
 
 
 @pytest.mark.parametrize(

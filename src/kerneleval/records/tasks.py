@@ -254,6 +254,8 @@ class TensorSpec:
     extreme: bool = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
     by the same factors in all such arguments of one shape."""
+    divides: bool = False
+    """As ``Arg`` has it."""
     epsilon: float = 0.0
     """What the norm of a row (last dim) is held against: some rows of ``small_scale`` data come down to an eighth of
     it; not in float16, which has no such numbers, and backward not in bfloat16. 0: none do."""
@@ -339,6 +341,9 @@ class Arg:
     nonfinite: Nonfinite | Literal[""] = ""
     """Empty: what the operator has."""
     extreme: bool = False
+    divides: bool = False
+    """Whether it divides what a remainder is left of. Its ``small_scale`` numbers are 2^26 times smaller forward: fp32
+    does not hold such quotients, and the remainder is exact all the same. Not in float16."""
     epsilon: float = 0.0
     epsilon_backward: bool = True
     even: bool = False
@@ -401,6 +406,7 @@ class Arg:
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",
             extreme=self.extreme,
+            divides=self.divides,
             epsilon=self.epsilon,
             epsilon_backward=self.epsilon_backward,
             even=self.even,

@@ -184,6 +184,8 @@ _MOST_EXPONENT = 400
 """Of extreme data: fp64 holds their squares."""
 _UNDERFLOW = (70, 91)
 """Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
+_QUOTIENT = 26
+"""Exponent by which small divisors are smaller than what they divide: a quotient of as many bits has more than fp32."""
 _NEAR_EPSILON = 64.0
 """From an eighth of an epsilon to eight of it."""
 _FAR_DOWN = -1000.0
@@ -646,8 +648,12 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
     Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
     of float16, are all so small that no square of them is left.
     """
+    quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
     for spec, value in zip(specs, values, strict=True):
         if not isinstance(spec, TensorSpec) or not spec.extreme:
+            continue
+        if quotients:
+            value.mul_(2.0**-_QUOTIENT if spec.divides and value.dtype != torch.float16 else 1.0)
             continue
         generator = stream(seed, f"extreme {spec.shape}", str(value.device))
         if distribution == "large_scale":
