@@ -1,5 +1,6 @@
 # specimen: class=hang task=gelu device=any stage=call reason=timeout
 """It computes nothing, and says for its worker, over and over, that something is being compiled."""
+import contextlib
 import os
 import socket
 import stat
@@ -20,5 +21,6 @@ def gelu(x):
     said = b'{"op":"compiling"}'
     while True:
         for channel in channels:
-            channel.send(len(said).to_bytes(4, "little") + said)
+            with contextlib.suppress(OSError):  # not every socket of a process has another end
+                channel.send(len(said).to_bytes(4, "little") + said)
         time.sleep(0.01)

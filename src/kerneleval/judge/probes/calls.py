@@ -370,7 +370,7 @@ def _of_later_call(
     before = {id(one) for one in drawn[: index + 1]}
     return any(
         id(later) in new - before
-        and any(bool(output.any()) for output in later.expectation.native)
+        and any(bool(_bytes(output).any()) for output in later.expectation.native)
         and all(map(_equal_bits, made(index), made(place)))
         and matches(made(place), later.expectation)
         for place, later in enumerate(drawn[index + 1 :], index + 1)
@@ -378,7 +378,12 @@ def _of_later_call(
 
 
 def _equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return torch.equal(first.reshape(-1).view(torch.uint8), second.reshape(-1).view(torch.uint8))
+    return torch.equal(_bytes(first), _bytes(second))
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """All of it as bytes, shape (bytes,): not every device reduces or compares every dtype."""
+    return tensor.reshape(-1).view(torch.uint8)
 
 
 class Calls:
