@@ -1,8 +1,11 @@
-"""Elements at edges of bins, at the ends, in one bin or in few: kernels that only such rows find wrong, honest ones."""
+"""Elements at edges of bins, at the ends, in one bin or in few, or all of them counted: kernels that only such rows
+find wrong, and honest ones.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +26,11 @@ CPU = Budget(memory_bytes=4 << 20, flops=150_000_000)
 """Of one case on two cores."""
 
 
-def binned(name: str, dtype: str = "") -> list[Case]:
+def binned(name: str, dtype: str = "", distribution: str = "binned") -> list[Case]:
     """The quick tier's cases of a task under ``binned`` in its first dtype or another."""
     task = find(name)
     options: dict[str, Any] = {"tier": "quick", "dtypes": (dtype or task.dtypes[0],), "directions": ("forward",)}
-    return [c for c in planned(task, CPU, **options) if c.distribution == "binned"]
+    return [c for c in planned(task, CPU, **options) if c.distribution == distribution]
 
 
 def passes(case: Case, candidate: Callable[..., Any]) -> bool:
@@ -157,3 +160,45 @@ def _search(x: Tensor, bounds: int) -> Tensor:
 def test_other_right_ways_pass(name: str, candidate: Callable[..., Any]) -> None:
     for dtype in find(name).dtypes:
         assert all(passes(case, candidate) for case in binned(name, dtype)), dtype
+
+
+# -- Counters that wrap ----------------------------------------------------------------------------------------------
+
+
+def _masked_mean(x: Tensor, keep: Tensor, most: int) -> Tensor:
+    count = keep.sum(-1) % most
+    return torch.where(count > 0, x.masked_fill(~keep, 0).float().sum(-1) / count.clamp(min=1), 0).to(x.dtype)
+
+
+def _nanmean(x: Tensor, most: int) -> Tensor:
+    return (x.float().nansum(-1) / ((~x.isnan()).sum(-1) % most)).to(x.dtype)
+
+
+_COUNTERS: dict[str, Callable[..., Tensor]] = {
+    "masked_mean": _masked_mean,
+    "nanmean": _nanmean,
+    "count_nonzero": lambda x, most: (x != 0).sum(-1) % most,
+    "count_greater": lambda x, value, most: (x > value).sum(-1) % most,
+    "histogram_rows": lambda x, bins, most: _histogram(x, bins) % most,
+    "bincount": lambda x, bins, most: torch.bincount(x, minlength=bins) % most,
+    "cumsum_flags": lambda x, most: x.cumsum(-1) % most,
+}
+
+
+@pytest.mark.parametrize("name", _COUNTERS)
+def test_counters_that_wrap_are_found(name: str) -> None:
+    for dtype in find(name).dtypes:
+        (case,) = binned(name, dtype, "full")
+        for bits in (12, 15) if dtype == "float16" else (12, 15, 16):
+            assert not passes(case, functools.partial(_COUNTERS[name], most=1 << bits)), (dtype, bits)
+        assert passes(case, functools.partial(_COUNTERS[name], most=1 << 32)), dtype
+
+
+def test_rows_are_counted_whole() -> None:
+    spec = TensorSpec(name="x", shape=(2, 512), dtype="int32", values="integers", low=-2, high=3)
+    case = dataclasses.replace(binned("bucketize")[0], distribution="full")
+    for seed in range(20):
+        (x,) = inputs.draw((spec,), case, seed, "cpu")
+        assert len(x.unique()) == 1 and bool((x != 0).all())
+        (kept,) = inputs.draw((dataclasses.replace(spec, values="bool", dtype="bool"),), case, seed, "cpu")
+        assert bool(kept.all())

@@ -7,6 +7,7 @@ from typing import Literal
 __all__ = [
     "BINNED",
     "CATEGORIES",
+    "COUNTED",
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
@@ -84,6 +85,7 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "redrawn",
     "sorted",
     "skewed",
+    "full",
 )
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
 ``negative`` is for tasks whose own inputs are not, as those of most problem files. For problem files are also
@@ -91,13 +93,16 @@ DISTRIBUTIONS: tuple[str, ...] = (
 ``alike``: all rows near one of them; ``redrawn``: other integers, flags and masks than the file always gives;
 ``sorted``: the numbers of each row in order; and ``skewed``: integers and masks at the ends of their range.
 ``common`` is for operators that do not change where a number is added to all scores alike: data far from zero that
-differs little. ``ordered`` to ``binned`` are :data:`ROW_DISTRIBUTIONS`."""
+differs little. ``ordered`` to ``binned``, and ``full``, are :data:`ROW_DISTRIBUTIONS`."""
 
-ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory", "binned")
+ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory", "binned", "full")
 """Distributions that show in long rows, for the tasks that declare them: rows in order, clustered, of low contrast or
 with many ties, where something is selected or sorted; means of 100 and 1000 standard deviations, where a mean is taken
 off; decays near 1, where a state is carried along; all elements at one edge of a bin, at the ends or in few bins, where
-elements are counted."""
+elements are counted; all of them counted, or in one bin, in rows longer than :data:`COUNTED`, where counters wrap."""
+
+COUNTED = 1 << 16
+"""The first count that 16 bits do not hold."""
 
 BINNED = 7
 """Structures that rows of ``binned`` have in turn."""

@@ -91,6 +91,12 @@ def fixed(name: str, low: int = 1, high: int = 8, multiple_of: int = 1) -> Dim:
 ROWS: tuple[Dim, ...] = (size("M"), size("N"))
 """Dims of elementwise and row-wise operators: M rows of N elements."""
 
+MOST_COUNTED = 1 << 17
+"""Longest row of operators that count, which are judged where a counter of 16 bits wraps."""
+
+COUNTED_ROWS: tuple[Dim, ...] = (size("M"), size("N", high=MOST_COUNTED))
+"""``ROWS`` of such operators."""
+
 
 def data(
     name: str, shape: str, fan_in: str = "", *, values: Values = "normal", differentiable: bool = True, **more: Any

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
 from kerneleval.records import (
     BINNED,
+    COUNTED,
     DIRECTIONS,
     DISTRIBUTIONS,
     DTYPES,
@@ -27,7 +29,7 @@ from kerneleval.records import (
     near,
 )
 from kerneleval.tasks.real_shapes import real_shapes
-from kerneleval.tasks.sampling import draw, exists, thin
+from kerneleval.tasks.sampling import RANGES, draw, exists, thin
 
 _SMALLER = (
     "; --shapes sweep judges smaller sizes where they are whole numbers at the top of the file or in get_inputs()"
@@ -46,6 +48,9 @@ medium categories, carry the cases of other distributions and layouts, so that t
 _LONG = tuple((most, 1 << share) for most, shares in ((12, 3), (6, 6), (3, 8), (1, 9)) for share in range(shares))
 """Most of the dims that make up no row, and the part of a large size that a long row has: what is tried in turn until
 it fits. Twelve rows have each order of ``ordered`` twice."""
+
+_MOST_IN_HALF = 60_000
+"""Counts below float16's largest number, 65504."""
 
 DEGENERATE = ("constant", "zeros")
 """Distributions that hide a wrong layout, because any order of equal elements is the same; paired with none."""
@@ -267,8 +272,16 @@ class _Planner:
         dims = self._long() if chosen else None
         if dims is not None:
             for distribution in chosen:
-                for sizes in self._in_turn(dims) if distribution == "binned" else [dims]:
+                turns = self._in_turn(dims) if distribution == "binned" else [dims]
+                for sizes in [self._counted() or dims] if distribution == "full" else turns:
                     yield self._case(EDGE, sizes, distribution=distribution)
+
+    def _counted(self) -> dict[str, int] | None:
+        """Rows in which more is counted than 16 bits hold; in float16, where PyTorch divides by the count, than 15."""
+        dims = self._long(COUNTED)
+        if dims is None or self.dtype != "float16":
+            return dims
+        return {name: min(size, _MOST_IN_HALF) for name, size in dims.items()}
 
     def _long_not_finite(self) -> dict[str, int] | None:
         """A few long rows for NaN, if the task names its rows; masked rows are many instead, for all forms to come."""
@@ -290,9 +303,9 @@ class _Planner:
             if self.task.allows(sizes := dims | {name: dims[name] - less}):
                 yield sizes
 
-    def _long(self) -> dict[str, int] | None:
-        """A few long rows: of the dims that scale, those along the rows large, the others low; those that no input has
-        (how many are selected) as high as may be. None: no such shape fits.
+    def _long(self, least: int = 0) -> dict[str, int] | None:
+        """A few long rows, of more than ``least`` elements: of the dims that scale, those along the rows large, the
+        others low; those that no input has (how many are selected) as high as may be. None: no such shape fits.
         """
         table = self.task.table
         arguments = [arg for arg in table.args if isinstance(arg, Arg)]
@@ -305,12 +318,15 @@ class _Planner:
         category = next(c for c in ("large", "medium", "small", "tiny") if exists(self.task, c))
         drawn = draw(self.task, category, 0, 1, self.protocol.suite_seed, lambda _: True)
         part = Budget(memory_bytes=self.budget.memory_bytes // PART, flops=self.budget.flops // PART)
+        counts = "full" in self.task.distributions
+        most_along = RANGES["large"][1] if counts and not least else sys.maxsize  # as long where they are to be counted
 
         def trial(most: int, share: int, *, picked: bool) -> dict[str, int]:
             found = {}
             for dim in self.task.dims:
                 along, value = dim.name in rows, drawn[dim.name] if drawn else 0
-                value = dim.high - (dim.high - value) // 4 if along else value
+                high = min(dim.high, most_along)
+                value = high - (high - value) // 4 if along else value
                 if not dim.scaled:
                     value = dim.high if picked and (along or dim.name not in inputs) else value
                 else:
@@ -320,6 +336,8 @@ class _Planner:
 
         for (most, share), picked in itertools.product(_LONG if drawn else (), (True, False)):
             found = trial(most, share, picked=picked)
+            if max((found[name] for name in rows & found.keys()), default=0) <= least:
+                continue
             if self.task.allows(found) and within(self.task, self.direction, self.dtype, part, found):
                 return found
         return None

@@ -833,6 +833,8 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
 
 def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:
     """Standard values with the structure of one of ``ROW_DISTRIBUTIONS``, not scaled; contiguous."""
+    if distribution == "full":
+        return tensor.abs_().add_(spec.edges[1] + 1) if spec.edges else _structured(spec, tensor, generator)
     if distribution == "long_memory":
         factor, shift = spec.slow if spec.slow != (1.0, 0.0) else (1.0, float(spec.values == "normal"))
         return tensor.mul_(factor).add_(shift)
@@ -920,8 +922,11 @@ def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, gener
     if distribution == "zeros":
         least = 0 if spec.values != "integers" else min(max(0, spec.low), max(spec.high - 1, spec.low))
         return torch.full(shape, least, dtype=_dtype(spec.dtype), device=generator.device)
-    if distribution == "constant":
-        return _values(spec, (1,) * len(shape), generator).expand(shape).contiguous()
+    if distribution in ("constant", "full"):
+        value = _values(spec, (1,) * len(shape), generator)
+        if distribution == "full":  # counted, whatever is
+            value = torch.where(value == 0, spec.high - 1, value).to(value.dtype)
+        return value.expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
     ordered = distribution in ("ordered", "binned") and spec.values == "integers" and spec.along
     return _by_rows(spec, tensor, distribution, generator) if ordered else tensor

@@ -77,6 +77,7 @@ _DISTRIBUTIONS = {
     "ordered": "long rows that are sorted, clustered, of low contrast or full of ties",
     "far_mean": "long rows whose mean is 100 or 1000 times their standard deviation",
     "binned": "rows in one bin, in few bins, at edges of bins, at the first or the last edge",
+    "full": "rows of more than 65,536 elements of which all are counted, or all in one bin",
     "long_memory": "long rows whose decays are near 1",
 }
 

@@ -8,7 +8,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg
-from kerneleval.tasks.define import ROWS, bias, data, fixed, flags, index, operator, plain, size, weight, whole
+from kerneleval.tasks.define import (
+    COUNTED_ROWS,
+    ROWS,
+    bias,
+    data,
+    fixed,
+    flags,
+    index,
+    operator,
+    plain,
+    size,
+    weight,
+    whole,
+)
 from kerneleval.tasks.pointwise import FLAT, pointwise
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -297,8 +310,9 @@ TASKS = (
         reference=_masked_mean,
         flops="3 * M * N",
         reduction="N",
+        rows=("full",),
         relations=_batch(_X, flags("keep", "M N")),
-        **_FUSED,
+        **{**_FUSED, "dims": COUNTED_ROWS},
     ),
     operator(
         "sum_std",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.tasks.define import ROWS, data, fixed, flags, index, mask, plain, size, whole
+from kerneleval.tasks.define import MOST_COUNTED, ROWS, data, fixed, flags, index, mask, plain, size, whole
 from kerneleval.tasks.operators.movement.movement import copied, moved
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -264,11 +264,11 @@ TASKS = (
         (whole("x", "N", 0, "K", edges=(0, "K - 1", 1)),),
         "K: int64",
         plain("bins", formula="K"),
-        rows=("ordered", "binned"),
+        rows=("ordered", "binned", "full"),
         dtypes=("int64", "int32"),
         no_backward="counts have no gradient",
         relations=(permutation("order", {0: 0}, {}),),
-        **_COUNT,
+        **{**_COUNT, "dims": (size("N", high=MOST_COUNTED), size("K"))},
     ),
     moved(
         "bincount_weighted",

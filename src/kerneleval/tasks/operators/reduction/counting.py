@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.tasks.define import ROWS, data, fixed, flags, operator, plain, size, whole
+from kerneleval.tasks.define import COUNTED_ROWS, ROWS, data, fixed, flags, operator, plain, size, whole
 from kerneleval.tasks.operators.reduction.reduction import along, reduced
 from kerneleval.tasks.relations import mapping, permutation, resampling
 
@@ -93,6 +93,8 @@ TASKS = (
         "out[m] = how many x[m, n] are not 0",
         along(torch.count_nonzero, -1),
         given=whole("x", "M N", -2, 3, wide=64),
+        rows=("full",),
+        dims=COUNTED_ROWS,
         out=("M: int64",),
         dtypes=("float32", "float16", "int32"),
         **_COUNT,
@@ -103,7 +105,8 @@ TASKS = (
         _count_greater,
         plain("value", 0.25),
         given=data("x", "M N", along="N", edges=(0.25, 0.25, 0)),
-        rows=("binned",),
+        rows=("binned", "full"),
+        dims=COUNTED_ROWS,
         each=2,
         out=("M: int64",),
         level=2,
@@ -168,7 +171,7 @@ TASKS = (
         "histogram_rows",
         "reduction",
         "out[m, k] = how many x[m, n] are k",
-        dims=(*ROWS, fixed("K", high=256)),
+        dims=(*COUNTED_ROWS, fixed("K", high=256)),
         args=(whole("x", "M N", 0, "K", edges=(0, "K - 1", 1)), plain("bins", formula="K")),
         out=("M K: int64",),
         reference=_histogram_rows,
@@ -176,7 +179,7 @@ TASKS = (
         where="K > 0",
         empty=True,
         exact=True,
-        rows=("ordered", "binned"),
+        rows=("ordered", "binned", "full"),
         no_backward="counts have no gradient",
         relations=(resampling("row_resampling", {0: 0}, {0: 0}), permutation("order_within_rows", {0: 1}, {})),
         **_WHOLE,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kerneleval.records import Arg, Plain, Relation, Task, product_text
-from kerneleval.tasks.define import FAR_BELOW, data, operator, size
+from kerneleval.tasks.define import COUNTED_ROWS, FAR_BELOW, data, operator, size
 from kerneleval.tasks.relations import additivity, homogeneity, mapping, permutation, resampling, shift
 
 __all__ = ["TASKS", "along", "reduced"]
@@ -229,6 +229,8 @@ TASKS = (
         "out[m] = the mean of x[m, n] over what is not NaN; NaN where there is nothing else",
         along(torch.nanmean, -1),
         given=data("x", "M N", along="N", missing=True),
+        rows=("full",),
+        dims=COUNTED_ROWS,
         each=2,
         **_MEAN,
     ),

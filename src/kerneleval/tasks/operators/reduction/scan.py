@@ -9,7 +9,19 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Task, product_text
-from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, flags, mask, operator, plain, size, whole
+from kerneleval.tasks.define import (
+    COUNTED_ROWS,
+    FAR_BELOW,
+    ROWS,
+    data,
+    fixed,
+    flags,
+    mask,
+    operator,
+    plain,
+    size,
+    whole,
+)
 from kerneleval.tasks.operators.reduction.reduction import along
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
@@ -232,6 +244,8 @@ TASKS = (
         "out[m, n] = how many x[m, i] are True for i <= n: places of what is kept",
         along(torch.cumsum, -1),
         given=(flags("x", "M N"),),
+        rows=("full",),
+        dims=COUNTED_ROWS,
         out="M N: int64",
         dtypes=("float32",),
         **{**_EXACT, "no_backward": "flags have no gradient"},
