@@ -37,6 +37,18 @@ def test_structured_inputs_change_by_more_than_a_factor(shape: tuple[int, ...]) 
         assert 0.9 < float(ratios.max()) < 1, "what is at most 1 stays so"
 
 
+@pytest.mark.parametrize("refresh", ["elements", "rows", "moved"])
+def test_floating_numbers_of_eight_bits_move(refresh: Refresh) -> None:
+    before = torch.randn(6, 40).to(torch.float8_e4m3fn)
+    buffer = _buffer(dense((6, 40), "float8_e4m3fn", refresh=refresh), [before] * 3)
+    buffer.refresh(torch.Generator().manual_seed(5))
+    for index in range(3):
+        now = buffer.tensor(index, 0)
+        assert now.dtype == before.dtype
+        assert int((now != before).sum()) > 40
+        assert set(now.float().unique().tolist()) <= set(before.float().unique().tolist())
+
+
 def test_symmetric_inputs_stay_symmetric() -> None:
     half = torch.randn(5, 12, 12)
     buffer = _buffer(dense((5, 12, 12), "float32", refresh="scaled"), [half + half.mT])

@@ -254,6 +254,50 @@ def test_who_computes_wider_than_a_file_that_casts_to_a_half_type_is_right(judge
         assert right == "passed" or verdict.reason == "wrong_output"
 
 
+EIGHT_BITS = """
+import torch
+
+class Model{new}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.randn(8, 48).to(torch.float8_e5m2))
+
+    def forward(self, a, edges):
+        made = a.float() @ self.weight.float().T
+        out, (top, place) = made.to(torch.float8_e4m3fn), a.float().max(-1)
+        wide = edges.float()
+        {body}
+
+def get_inputs():
+    edges = torch.linspace(0, 4, 300).repeat(4, 1)
+    return [torch.randn(16, 48).to(torch.float8_e4m3fn), edges.to(torch.float8_e4m3fn)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_floating_numbers_of_eight_bits_come_in_and_go_out(judge, tmp_path, sweep):
+    path, right = tmp_path / "problem.py", "return out, top, place, wide * 2"
+    path.write_text(EIGHT_BITS.format(new="", body=right))
+    task = open_task(str(path), sweep=sweep)
+    words = {"allow": ("custom", "mixed", "library"), "tier": "quick", "shapes": "sweep" if sweep else ""}
+    protocol = Protocol(timed=False, **words)
+    bodies = {
+        right: "passed",
+        "return (made * 1.1).to(torch.float8_e4m3fn), top, place, wide * 2": "failed",
+        "return out, top, torch.zeros_like(place), wide * 2": "failed",
+        "return out, top, place, edges[:1].float().expand_as(wide) * 2": "failed",
+        "return out, top, place, torch.linspace(0, 4, 300).to(edges.dtype).float().expand_as(wide) * 2": "failed",
+    }
+    for body, due in bodies.items():
+        source = EIGHT_BITS.format(new="New", body=body).partition("\ndef get_inputs")[0]
+        candidate = Candidate(files=(("candidate.py", source),), language="torch")
+        verdict = judge.check(candidate, task, protocol, fail_fast=due == "failed")
+        assert verdict.verdict == due, (body, verdict.message)
+        assert due == "passed" or verdict.reason == "wrong_output"
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [

@@ -202,7 +202,7 @@ def _cancelled(largest: float, views: tuple[torch.Tensor, ...], args: Sequence[A
 
 def _scale_of(args: Sequence[Any]) -> float:
     """Largest rms of a floating argument; elements that are not finite count as zero."""
-    numbers = [opened(a) for a in args if isinstance(a, torch.Tensor) and a.is_floating_point() and a.numel()]
+    numbers = [a for a in _numbers(args) if a.numel()]
     norms = [
         torch.linalg.vector_norm(torch.where(a.isfinite(), a, 0.0).double()) / math.sqrt(a.numel()) for a in numbers
     ]
@@ -473,12 +473,10 @@ def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequen
     Args:
         values: the floating outputs of the same call, of the native reference.
     """
-    if native.dtype == torch.bool or not native.numel() or bool((native < 0).any()):
+    if native.dtype == torch.bool or is_eight_bit(native) or not native.numel() or bool((native < 0).any()):
         return None
-    alike = [v for v in values if v.shape == native.shape]
-    for arg in args if alike else ():
-        if not isinstance(arg, torch.Tensor) or not arg.is_floating_point():
-            continue
+    alike = [opened(v) for v in values if v.shape == native.shape]
+    for arg in _numbers(args) if alike else ():
         for dim in reversed(range(arg.ndim)):
             flat = native.ndim < arg.ndim
             index = native.unsqueeze(dim) if native.ndim == arg.ndim - 1 else native
@@ -497,11 +495,14 @@ def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequen
     return None
 
 
+def _numbers(args: Sequence[Any]) -> list[torch.Tensor]:
+    """The floating arguments, of a type that PyTorch computes in."""
+    return [opened(arg) for arg in args if isinstance(arg, torch.Tensor) and arg.is_floating_point()]
+
+
 def _source_of(oracle: torch.Tensor, args: Sequence[Any]) -> tuple[torch.Tensor, int] | None:
     shape = tuple(oracle.shape)
-    for arg in args:
-        if not isinstance(arg, torch.Tensor) or not arg.is_floating_point():
-            continue
+    for arg in _numbers(args):
         for dim in reversed(range(arg.ndim)):
             kept = (*arg.shape[:dim], 1, *arg.shape[dim + 1 :])
             flat = shape == (*arg.shape[:dim], *arg.shape[dim + 1 :])

@@ -866,7 +866,7 @@ def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> t
     """
     if not inexact(first) or first.shape != second.shape:
         return first
-    dtype, first, second = first.dtype, opened(first), opened(second)
+    dtype, first, second, oracle = first.dtype, opened(first), opened(second), opened(oracle)
     worse = torch.empty_like(first, memory_format=torch.contiguous_format)
     shape = (1, first.numel())
     one, other, right, out = (t.reshape(shape) for t in (first, second, oracle, worse))

@@ -21,7 +21,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
-from kerneleval.judge.oracle.expectation import Expectation, TimedBounds
+from kerneleval.judge.oracle.expectation import Expectation, TimedBounds, is_eight_bit, opened
 from kerneleval.judge.probes.patience import Patience
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
@@ -194,7 +194,7 @@ class BoundCase:
             if not (others or sizes) or isinstance(error, NotJudgedError):
                 raise
             raise NotJudgedError(f"{self.case.key}: the file itself raises there: {error}") from error
-        if others and not all(bool(out.isfinite().all()) for out in expectation.native):
+        if others and not all(bool(opened(out).isfinite().all()) for out in expectation.native):
             raise NotJudgedError(f"{self.case.key}: the outputs of the file itself are not finite there")
         took_s = self._warm_s(args, grads, time.perf_counter() - began_s)
         return Drawn(args=args, grads=grads, expectation=expectation, took_s=took_s)
@@ -318,7 +318,7 @@ def _refresh_of(tensor: torch.Tensor) -> Refresh:
     are edges or times.
     """
     flat = tensor.reshape(-1)
-    if tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
+    if tensor.is_complex() or tensor.dtype == torch.bool or is_eight_bit(tensor) or flat.numel() < 2:
         return "elements"
     if tensor.is_floating_point():
         ascending = (

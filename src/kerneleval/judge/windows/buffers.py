@@ -326,7 +326,8 @@ class WindowBuffer:
         shape, strides, offset = slot.shape, slot.strides, slot.offset
         if any(stride == 0 and size > 1 for stride, size in zip(strides, shape, strict=True)):
             shape, strides, offset = (slot.extent,), (1,), 0
-        count, dtype = len(self.layout.calls), getattr(torch, slot.dtype)
+        # what only moves needs no type, and PyTorch moves no floating numbers of eight bits
+        count, dtype = len(self.layout.calls), torch.uint8 if size == 1 else getattr(torch, slot.dtype)
         return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), start + offset)
 
     def exchange(self, generator: torch.Generator) -> tuple[slice, ...]:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from kerneleval.records import UsageError
+from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -102,7 +103,7 @@ def _line(problem: Any, distribution: str, seed: int) -> Callable[[float], Tenso
 
     def run(part: float) -> Tensors:
         found = problem.oracle([at(pair, part) for pair in inputs], {name: at(w, part) for name, w in held.items()})
-        return tuple(o.reshape(-1) for o in found if o.is_floating_point())
+        return tuple(opened(o).reshape(-1) for o in found if o.is_floating_point())
 
     return run
 
@@ -150,7 +151,7 @@ def noisy(problem: Any, args: Sequence[Any], weights: Mapping[str, torch.Tensor]
 
 
 def _coarsens(tensor: torch.Tensor) -> bool:
-    return (tensor.is_floating_point() and tensor.itemsize > 1) or tensor.is_complex()
+    return (tensor.is_floating_point() and not is_eight_bit(tensor)) or tensor.is_complex()
 
 
 class _Noise(TorchDispatchMode):
@@ -229,8 +230,9 @@ class Flips:
         oracle: Sequence[torch.Tensor],
         smooth: Callable[[], Sequence[torch.Tensor | None]],
     ) -> None:
-        self._run, self._asked, self._oracle, self._smooth = run, asked, oracle, smooth
-        self._low, self._high = list(oracle), list(oracle)
+        self._run, self._asked, self._smooth = run, asked, smooth
+        self._oracle = [opened(output) for output in oracle]
+        self._low, self._high = list(self._oracle), list(self._oracle)
         self._most = [0] * len(oracle)
         self._runs = 0
 

@@ -24,6 +24,7 @@ from kerneleval.records import Form, NotJudgedError, OutputForm, UsageError, dig
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
 from kerneleval.tasks.formats.redrawn import redrawn
+from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0, "tiny_scale": -(2.0**-20)}
@@ -171,7 +172,7 @@ class ModuleProblem:
                 args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
-            if is_inexact(args[index]) and self.vary != "never":
+            if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
                 args[index] = _varied(args[index], generator, inwards=self.vary == "inwards")
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed"):
             self._distort(args, distribution, generator)
@@ -433,6 +434,9 @@ def _varied(tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool) 
     """A constant input made to vary: see :meth:`ModuleProblem.inputs` and :data:`Vary`."""
     if tensor.is_complex():
         return _as_complex(_varied(_as_real(tensor), generator, inwards=inwards))
+    if is_eight_bit(tensor):
+        most = torch.finfo(tensor.dtype).max
+        return _varied(tensor.float(), generator, inwards=inwards).clamp(-most, most).to(tensor.dtype)
     if not torch.any(tensor != 0):
         varied = tensor + 0.1 * _normal(tensor, generator)
     else:
@@ -444,7 +448,7 @@ def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.
     """A weight with other content of like scale: see :meth:`ModuleProblem.weights`."""
     if tensor.is_complex():
         return _as_complex(_changed(name, _as_real(tensor), parameter, generator))
-    if not tensor.is_floating_point() or not tensor.numel():
+    if not is_float(tensor) or not tensor.numel():
         return tensor
     if parameter or name.rpartition(".")[2] == "running_mean":
         if not torch.any(tensor != 0):
@@ -588,7 +592,7 @@ def _alike(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> boo
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
         # Piece by piece, because the outputs may fill half of the memory.
-        for x, y in zip(a.reshape(-1).split(_PIECE), b.reshape(-1).split(_PIECE), strict=True):
+        for x, y in zip(opened(a).reshape(-1).split(_PIECE), opened(b).reshape(-1).split(_PIECE), strict=True):
             if not a.is_floating_point():
                 if not torch.equal(x, y):
                     return False
@@ -597,7 +601,7 @@ def _alike(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> boo
             if not torch.equal(finite, y.isfinite()):
                 return False
             size = x[finite].abs()
-            limit = max(_RANDOM, 4 * torch.finfo(x.dtype).eps if x.itemsize < 4 else 0.0)
+            limit = max(_RANDOM, 4 * torch.finfo(a.dtype).eps if a.itemsize < 4 else 0.0)
             if size.numel() and bool((x - y)[finite].abs().max() > limit * size.max()):
                 return False
     return True
@@ -775,7 +779,7 @@ class InputTraits:
     def of(cls, args: Sequence[Any], other: Mapping[int, torch.Tensor]) -> InputTraits:
         """The traits of arguments, given samples of what another seed draws."""
         every = sample(args)
-        mine = {i: values for i, values in every.items() if values.is_floating_point()}
+        mine = {i: values for i, values in every.items() if is_float(values)}
         return cls(
             frozen=frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i])),
             labels=frozenset(i for i, values in mine.items() if values.numel() > _FEW_VALUES >= len(values.unique())),
@@ -785,13 +789,13 @@ class InputTraits:
 
 
 def is_float(value: Any) -> bool:
-    """Whether it is a tensor of a floating type."""
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    """Whether it is a tensor of a floating type that PyTorch computes in: not one of eight bits."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1
 
 
 def is_inexact(value: Any) -> bool:
-    """Whether it is a tensor of a floating or complex type."""
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    """The same, or of a complex type."""
+    return is_float(value) or (isinstance(value, torch.Tensor) and value.is_complex())
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from kerneleval.tasks.formats.soundness import is_eight_bit
+
 _PIECE = 1 << 24
 """Elements of a mask drawn together."""
 
@@ -19,7 +21,8 @@ _CLOSED = -1000.0
 
 
 def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """Another tensor that is as valid; None: none is known (single elements, all of them equal, offsets).
+    """Another tensor that is as valid; None: none is known (single elements, all of them equal, offsets, floating
+    numbers of eight bits).
 
     Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values of which some are
     0 and others below -1000. Integers that are all different change places, and so do runs of consecutive ones
@@ -27,7 +30,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     All others are drawn from those of their line; where one number is negative, it marks what counts for nothing, and
     stays where it is.
     """
-    if tensor.numel() < 2 or tensor.is_complex():
+    if tensor.numel() < 2 or tensor.is_complex() or is_eight_bit(tensor):
         return None
     if tensor.dtype == torch.bool:
         return _mask(tensor, torch.tensor([False, True], device=tensor.device), generator)

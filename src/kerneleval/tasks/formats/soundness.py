@@ -86,12 +86,22 @@ def depends(one: torch.Tensor, other: torch.Tensor, least: float = DEPENDS) -> b
         return True
     if not one.numel() or not one.is_floating_point():
         return not torch.equal(one, other)
-    if not torch.equal(one.isfinite(), other.isfinite()):
+    if not torch.equal(opened(one).isfinite(), opened(other).isfinite()):
         return True
     largest = apart = 0.0
     for a, b in _pieces(one, other):
         largest, apart = max(largest, float(a.abs().max())), max(apart, float((a - b).abs().max()))
     return apart > least * largest
+
+
+def opened(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself; floating numbers of eight bits as fp32, because PyTorch does no arithmetic on them."""
+    return tensor.float() if is_eight_bit(tensor) else tensor
+
+
+def is_eight_bit(value: object) -> bool:
+    """Whether it is a tensor of floating numbers of eight bits."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize == 1
 
 
 def _coarsest(tensors: Sequence[object], inside: torch.dtype | None) -> float:
@@ -102,7 +112,7 @@ def _coarsest(tensors: Sequence[object], inside: torch.dtype | None) -> float:
 
 def _pieces(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The elements that are finite in both, in fp64, part by part, for outputs may fill half of the memory."""
-    for a, b in zip(one.reshape(-1).split(_PIECE), other.reshape(-1).split(_PIECE), strict=True):
+    for a, b in zip(opened(one).reshape(-1).split(_PIECE), opened(other).reshape(-1).split(_PIECE), strict=True):
         finite = a.isfinite() & b.isfinite()
         if a.numel() and bool(finite.all()):  # picking elements takes ten times as long
             yield a.double(), b.double()

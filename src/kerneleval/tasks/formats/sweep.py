@@ -23,7 +23,7 @@ from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, Modul
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import different
-from kerneleval.tasks.formats.soundness import AGREE, astray, depends, limit_of
+from kerneleval.tasks.formats.soundness import AGREE, astray, depends, limit_of, opened
 from kerneleval.tasks.formats.survey import Survey, survey
 from kerneleval.tasks.sampling import is_power_of_two
 
@@ -546,7 +546,7 @@ def _agrees_on(
         native, exact = problem.reference(args, weights), problem.oracle(args, weights)
     except UsageError:  # the file itself takes no such values
         return False
-    floating = [t for t in (*native, *exact) if t.is_floating_point()]
+    floating = [opened(t) for t in (*native, *exact) if t.is_floating_point()]
     if not all(bool(t.isfinite().all()) for t in floating):
         return False
     limit = limit_of((*args, *weights.values(), *native), problem.inside)
@@ -558,7 +558,9 @@ def _agrees_on(
         lambda turn: noisy(problem, args, weights, bits, turn),
         lambda: jumps(problem, distribution, key),
         exact,
-        lambda: [limit / 16 * out.abs().max() if out.is_floating_point() and out.numel() else None for out in exact],
+        lambda: [
+            limit / 16 * opened(out).abs().max() if out.is_floating_point() and out.numel() else None for out in exact
+        ],
     )
     right = [flips.nearest(index, own) for index, own in enumerate(native)]
     return astray(right, exact, limit) is None and not too_many(native, right)
