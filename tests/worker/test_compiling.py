@@ -265,7 +265,7 @@ def kernel(x, n, BLOCK: tl.constexpr):
     tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
 
 def once(done):
-    kernel[(4000,)](x, x.numel(), BLOCK=16)
+    kernel[(9000,)](x, x.numel(), BLOCK=16)
 
 def many(done):
     step = 0
@@ -276,12 +276,12 @@ def many(done):
 
 
 @pytest.mark.parametrize(
-    ("work", "counts", "goes_on"),
-    [("once", 0, True), ("many", 0, False), ("many", 1, True)],
+    ("work", "counts", "goes_on", "in_the_end"),
+    [("once", 0, True, True), ("many", 0, False, False), ("many", 1, True, False)],
     ids=["a large grid", "the same launch", "launches of their own"],
 )
 def test_an_interpreted_kernel_goes_on_while_it_does_something_new(
-    work: str, counts: int, goes_on: bool, tmp_path: Path
+    work: str, counts: int, goes_on: bool, in_the_end: bool, tmp_path: Path
 ) -> None:
     pytest.importorskip("triton")
     (tmp_path / "interpreted.py").write_text(f"counts = {counts}\nimport torch\nx = torch.zeros(64)\n{INTERPRETED}")
@@ -294,14 +294,15 @@ watch, done = CompileWatch(lambda: None), threading.Event()
 thread = threading.Thread(target=interpreted.{work}, args=(done,), daemon=True)
 thread.start()
 seen = []
-while thread.is_alive() and len(seen) < 30:
+while thread.is_alive() and len(seen) < 40:
     time.sleep(0.03)
     frame = sys._current_frames().get(thread.ident)
     seen += [watch.sees({{1: frame}}, 1)] if frame else []
-print(sum(seen[15:]), flush=True)
+print(sum(seen[5:15]), sum(seen[30:]), flush=True)
 os._exit(0)
 """
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert (int(ran.stdout) > 3) == goes_on
+    first, last = (int(count) > 3 for count in ran.stdout.split())
+    assert (first, last) == (goes_on, in_the_end)

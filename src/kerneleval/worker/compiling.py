@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from types import FrameType
@@ -57,6 +58,9 @@ _TIMING = ("triton.testing.",)
 _ENDED = (sys.maxsize,)
 """As far as a launch comes that has begun anew."""
 
+_MORE = 12
+"""Looks at which further launches of an interpreted kernel in the same call count, whatever their arguments."""
+
 
 class _Doing(IntEnum):
     """What a thread does, by the functions that it is in."""
@@ -78,11 +82,13 @@ class CompileWatch:
         self._folders = library_folders()
         self._places: dict[int, int] = {}
         self._furthest: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._first: dict[tuple[int, int], tuple[Any, ...]] = {}
+        self._more: Counter[tuple[int, int]] = Counter()
 
     @contextlib.contextmanager
     def over(self, wanted: bool) -> Iterator[None]:
         """Look as long as the block lasts, if wanted."""
-        self._furthest = {}
+        self._furthest, self._first, self._more = {}, {}, Counter()
         done = threading.Event()
         thread = threading.Thread(target=self._run, args=(done, threading.get_ident()), daemon=True)
         try:
@@ -139,7 +145,8 @@ class CompileWatch:
 
     def _interprets(self, frames: Mapping[int, FrameType], caller: int) -> bool:
         """Whether Triton's interpreter has come further in the grid of a kernel. A second launch of the same kernel
-        with the same arguments in the same call does not count: launching it again and again is no progress.
+        with the same arguments in the same call does not count, and launches with others do for a while: launching it
+        again and again is no progress.
         """
         module = sys.modules.get(_INTERPRETER[:-1])
         program = getattr(getattr(module, "interpreter_builder", None), "grid_idx", None)
@@ -151,11 +158,13 @@ class CompileWatch:
             if launch is not None:
                 known = launch.f_locals
                 given = (*known.get("args_dev", ()), *known.get("kwargs", {}).values())
-                key = (id(call), id(getattr(known.get("self"), "fn", None)), *map(_told, given))
+                kernel = (id(call), id(getattr(known.get("self"), "fn", None)))
+                key = (*kernel, *map(_told, given))
                 furthest = self._furthest.setdefault(key, (-1,))
                 self._furthest[key] = program if program >= furthest else _ENDED
                 if program > furthest:
-                    return True
+                    self._more[kernel] += self._first.setdefault(kernel, key) != key
+                    return self._more[kernel] <= _MORE
         return False
 
 
