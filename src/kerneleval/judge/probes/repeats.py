@@ -136,7 +136,8 @@ class Repeats:
         """The same call with secret elements of its inputs exchanged; None where there is nothing to exchange.
 
         What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
-        where that is enough for the old outputs to be wrong, else most of them.
+        where that is enough for the old outputs to be wrong, else most of them. Where the old outputs stay right
+        whatever moves (a sum of all elements), it is a call drawn anew.
         """
         placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
         integers = not self._calls.task.module  # of a module problem's the meaning is not known
@@ -160,8 +161,9 @@ class Repeats:
                     raise
                 return None
             if not matches(drawn.expectation.native, changed.expectation, steps=False):
-                break
-        return changed
+                return changed
+        fresh = bound.draw(new_secret())  # no order of the elements changes a sum
+        return changed if matches(drawn.expectation.native, fresh.expectation, steps=False) else fresh
 
     def _reserve(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
         """Have shared memory for two calls and this many further ones. If it grew for the second window, no tensor of
