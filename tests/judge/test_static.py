@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from kerneleval.judge.checks.code import of_sources
+from kerneleval.judge.static_analysis.native import read_native
 from kerneleval.judge.static_analysis.rules import RULES
 from kerneleval.records import Candidate
 
@@ -191,6 +193,22 @@ def test_native_texts_made_to_take_long_do_not(text: str) -> None:
     started = time.perf_counter()
     found(text, ".cpp")
     assert time.perf_counter() - started < 10.0
+
+
+@pytest.mark.parametrize("text", ["int f(", "f(a) {}", "f(("])
+def test_native_texts_are_read_in_a_few_steps_a_token(text: str) -> None:
+    steps = 0
+
+    def count(_frame: object, event: str, _what: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        read_native(text * 1000, [])
+    finally:
+        sys.setprofile(None)
+    assert steps < 100 * 1000
 
 
 def honest() -> list[Path]:

@@ -37,7 +37,7 @@ def read_native(text: str, rules: Sequence[Rule]) -> list[Hit]:
     by_pointer = next((rule for rule in rules if rule.name == "pointer_cache"), None)
     hits = []
     tokens = list(_tokens(text))
-    own = {token for place, (kind, token, _) in enumerate(tokens) if kind == "name" and _is_defined(tokens, place)}
+    own = _defined(tokens)
     for place, (kind, token, line) in enumerate(tokens):
         if kind == "text":
             for rule in rules:
@@ -87,17 +87,19 @@ def _is_call(tokens: Sequence[_Token], place: int) -> bool:
     return _text(tokens, before) not in (".", "->")
 
 
-def _is_defined(tokens: Sequence[_Token], place: int) -> bool:
-    """Whether a function of this name is defined here: a bracket and a body follow."""
-    if _text(tokens, place + 1) != "(" or not place or tokens[place - 1][0] not in ("name", "sign"):
-        return False
-    depth = 0
-    for after in range(place + 1, min(place + 200, len(tokens))):
-        depth += {"(": 1, ")": -1}.get(tokens[after][1], 0)
-        if not depth:
-            following = [_text(tokens, after + 1), _text(tokens, after + 2)]
-            return following[0] == "{" or (following[0] in ("const", "noexcept") and following[1] == "{")
-    return False
+def _defined(tokens: Sequence[_Token]) -> set[str]:
+    """Names of the functions that are defined here: a bracket and a body follow."""
+    found, opened = set(), list[int]()
+    for place, (kind, token, _) in enumerate(tokens):
+        if kind != "sign" or token not in ("(", ")"):
+            continue
+        if token == "(":
+            opened.append(place)
+        elif opened and (name := opened.pop() - 1) > 0 and tokens[name][0] == "name":
+            body = place + 1 + (_text(tokens, place + 1) in ("const", "noexcept"))
+            if _text(tokens, body) == "{" and tokens[name - 1][0] in ("name", "sign"):
+                found.add(tokens[name][1])
+    return found
 
 
 def _text(tokens: Sequence[_Token], place: int) -> str:
