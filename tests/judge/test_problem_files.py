@@ -40,13 +40,20 @@ def judge() -> Iterator[Judge]:
         yield made
 
 
-def judged(judge: Judge, folder: Path, body: str, layout: str, reference: str = "return x.sum(-1) * 2") -> Verdict:
-    """The verdict on ``forward`` with this body, at the cases of one layout."""
+def judged(
+    judge: Judge,
+    folder: Path,
+    body: str,
+    layout: str,
+    reference: str = "return x.sum(-1) * 2",
+    distribution: str = "standard",
+) -> Verdict:
+    """The verdict on ``forward`` with this body, at the first case of one layout and distribution."""
     path = folder / "problem.py"
     path.write_text(TASK.format(reference=reference))
     task = open_task(str(path), sweep=True)
     protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
-    cases = [c for c in judge.plan(task, protocol) if c.layout == layout and c.distribution == "standard"][:1]
+    cases = [c for c in judge.plan(task, protocol) if c.layout == layout and c.distribution == distribution][:1]
     own = judge.plan(task, protocol)[:1] if layout != "contiguous" else ()
     source = CANDIDATE.format(body=body.replace("\n", "\n        "))
     candidate = Candidate(files=(("candidate.py", source),), language="torch")
@@ -88,6 +95,32 @@ def test_a_buffer_that_is_returned_again_is_called_so(judge, tmp_path, keep):
     verdict = judged(judge, tmp_path, f"{keep}\nself.out.copy_(x.sum(-1) * 2)\nreturn self.out", "contiguous")
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "correctness", "output_reused")
     assert "allocate them in every call" in verdict.message
+
+
+PLANES = "return torch.nn.functional.instance_norm(x.view(-1, 4, 3, 4, 5)).view(x.shape)"
+ONE_PASS = """planes = x.view(-1, 60)
+mean, square = planes.mean(-1, keepdim=True), (planes * planes).mean(-1, keepdim=True)
+return ((planes - mean) * torch.rsqrt((square - mean * mean).clamp(min=0) + 1e-5)).view(x.shape)"""
+IN_TURN = """planes = x.view(-1, 60)
+def mean(x):
+    total = torch.zeros(len(x), 1)
+    for column in x.split(1, -1):
+        total = total + column
+    return total / x.shape[-1]
+apart = planes - mean(planes)
+return (apart * torch.rsqrt(mean(apart * apart) + 1e-5)).view(x.shape)"""
+DISTANCE = "return torch.stack([(x - row).square().sum(-1) for row in x[:3]])"
+GRAM = "a, b = x, x[:3]\nreturn (b * b).sum(-1)[:, None] + (a * a).sum(-1) - 2 * b @ a.T"
+
+
+@pytest.mark.parametrize(
+    ("reference", "body", "passes"),
+    [(PLANES, ONE_PASS, False), (PLANES, IN_TURN, True), (PLANES, PLANES, True), (DISTANCE, GRAM, False)],
+)
+def test_means_far_from_zero_cancel(judge, tmp_path, reference, body, passes):
+    verdict = judged(judge, tmp_path, body, "contiguous", reference, distribution="far_mean")
+    (cell,) = verdict.cells
+    assert verdict.verdict == ("passed" if passes else "failed") and cell.case.distribution == "far_mean"
 
 
 STATES = """

@@ -147,3 +147,23 @@ def test_a_problem_file_takes_outcomes_that_its_get_inputs_refuses(tmp_path):
     task = read(written(tmp_path, "x", "x.topk(3).values", inputs))
     assert "sorted" not in task.distributions and "sorted" in task.findings[0].message
     assert isinstance(task.build({}, "cpu"), ModuleProblem)
+
+
+@pytest.mark.parametrize(
+    ("forward", "far"),
+    [
+        ("torch.var(x, -1)", 1000.0),
+        ("(x - x.mean(-1, keepdim=True)).square().sum(-1)", 1000.0),
+        ("((x - 20) ** 2).mean(-1) - (x - 20).mean(-1) ** 2", 100.0),
+        ("x.relu() - 1", None),
+        ("x.sum(-1)", None),
+        ("torch.var(x.bfloat16(), -1)", None),
+    ],
+)
+def test_means_go_as_far_from_zero_as_the_file_takes(tmp_path, forward, far):
+    task = read(written(tmp_path, "x", forward, "return [torch.randn(64, 8)]"))
+    assert ("far_mean" in task.distributions) == (far is not None)
+    if far is not None:
+        problem = task.build({}, "cpu")
+        (x,) = problem.inputs(3, "far_mean")
+        assert problem.far == far and float(x.mean() / x.std()) == pytest.approx(far, rel=1e-3)

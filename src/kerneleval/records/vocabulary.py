@@ -12,6 +12,8 @@ __all__ = [
     "DISTRIBUTIONS",
     "DTYPES",
     "FAR",
+    "FAR_DEVIATION",
+    "FAR_MEANS",
     "GROUPS",
     "LAYOUTS",
     "PUBLISHED",
@@ -106,6 +108,12 @@ COUNTED = 1 << 16
 
 BINNED = 7
 """Structures that rows of ``binned`` have in turn."""
+
+FAR_MEANS: tuple[float, float] = (1000.0, 100.0)
+"""Means of ``far_mean`` in standard deviations; the same in all arguments, which may be subtracted."""
+
+FAR_DEVIATION = 0.25
+"""Standard deviation there: float16 holds the squares of the means."""
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""

@@ -21,6 +21,8 @@ from kerneleval.judge.windows.whole_numbers import widen
 from kerneleval.records import (
     BINNED,
     DISTRIBUTIONS,
+    FAR_DEVIATION,
+    FAR_MEANS,
     LAYOUTS,
     ROW_DISTRIBUTIONS,
     Argument,
@@ -216,11 +218,6 @@ _FEW = 3
 """Values in a row of few bins, at most."""
 _TIED = 8
 """Values in a row of ties, at most."""
-_FAR = (1000.0, 100.0)
-"""Means of ``far_mean`` rows in standard deviations, row by row in turn; the same in all arguments, which may be
-subtracted."""
-_FAR_DEVIATION = 0.25
-"""Standard deviation there: float16 holds the squares of the means."""
 
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
@@ -850,7 +847,7 @@ def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generato
     elif distribution == "binned":
         found = _in_bins(spec, rows, (turn + sum(tensor.shape)) % BINNED, generator) if spec.edges else rows
     elif spec.values == "normal" and rows.dtype.itemsize > 2:
-        found = torch.where(turn % 2 == 0, *_FAR).mul_(spec.far).to(rows.dtype).add(rows).mul_(_FAR_DEVIATION)
+        found = torch.where(turn % 2 == 0, *FAR_MEANS).mul_(spec.far).to(rows.dtype).add(rows).mul_(FAR_DEVIATION)
     else:
         found = rows
     return found.view(moved.shape).permute([dims.index(dim) for dim in range(tensor.ndim)]).contiguous()

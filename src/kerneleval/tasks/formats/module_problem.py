@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
@@ -20,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from kerneleval.records import Form, NotJudgedError, OutputForm, UsageError, digest, nested
+from kerneleval.records import FAR_DEVIATION, FAR_MEANS, Form, NotJudgedError, OutputForm, UsageError, digest, nested
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
 from kerneleval.tasks.formats.redrawn import redrawn
@@ -43,7 +44,7 @@ Vary = Literal["freely", "inwards", "never"]
 """How far arguments that a file gives alike under every seed, or weights, are varied: as :meth:`ModuleProblem.inputs`
 and :meth:`ModuleProblem.weights` say; within the range of their own numbers (:func:`_inwards`); or not at all."""
 
-DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "sorted", "skewed", "redrawn", "trained")
+DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "far_mean", "sorted", "skewed", "redrawn", "trained")
 """Distributions beyond the file's own."""
 
 _ALIKE = 1.0 / 16.0
@@ -138,6 +139,8 @@ class ModuleProblem:
         """What the file takes of arguments, and of weights."""
         self.bounded = bounded
         """Whether the file may not take numbers that are a little larger or smaller than its own."""
+        self.far = FAR_MEANS[0]
+        """Mean of ``far_mean`` inputs in standard deviations."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -155,9 +158,9 @@ class ModuleProblem:
         ``sorted`` and ``skewed`` are standard but for the outcomes of what ``get_inputs()`` draws (``outcomes.py``).
         ``trained`` is about weights. Under all others, floating tensors with more than a few distinct values (no
         labels, no masks) are multiplied by a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows
-        sizes of their own and elements secret signs, and makes a few large, and ``alike`` brings all rows near one of
-        them; what elements depend on one another stays as it is there. Raises UsageError: get_inputs() raises, or an
-        unknown distribution.
+        sizes of their own and elements secret signs, and makes a few large, ``alike`` brings all rows near one of
+        them, and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is there.
+        Raises UsageError: get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
             raise UsageError(
@@ -192,6 +195,8 @@ class ModuleProblem:
                     args[index] = value * self._factor(distribution, value.dtype)
                 elif index in traits.structured:
                     continue
+                elif distribution == "far_mean":
+                    args[index] = _far_from_zero(value, self.far)
                 elif distribution == "outlier":
                     args[index] = _uneven(value, next(ends), generator)
                 else:
@@ -513,6 +518,18 @@ def _uneven(tensor: torch.Tensor, end: int, generator: torch.Generator) -> torch
         last = flat.numel() - 1 - end % flat.numel()
         flat[last] = _HEAVY * torch.linalg.vector_norm(flat) * _signs(flat[last], generator)
     return flat.view(tensor.shape)
+
+
+def _far_from_zero(tensor: torch.Tensor, far: float) -> torch.Tensor:
+    """The tensor as a whole at so many standard deviations from 0, so that every part of it is of which a mean is taken
+    off. Half types have too few digits for it.
+    """
+    if tensor.dtype.itemsize < 4 or tensor.numel() < 2:
+        return tensor
+    deviation, mean = torch.std_mean(tensor)
+    if not 0 < float(deviation) < math.inf:
+        return tensor
+    return (tensor - mean) * (FAR_DEVIATION / deviation) + far * FAR_DEVIATION
 
 
 def _near_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

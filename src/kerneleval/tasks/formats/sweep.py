@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_args
 
 import torch
 
-from kerneleval.records import TensorSpec, UsageError, digest
+from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
 from kerneleval.tasks.formats.outcomes import MOST, Way
@@ -57,7 +57,7 @@ _TRIED_FLOPS = 1_000_000_000
 _BEYOND = (-1 / 16, 1 / 16)
 """Parts of themselves by which numbers change to see whether a file takes others than it draws."""
 
-_TRIED = ("sorted", "skewed", "redrawn")
+_TRIED = ("sorted", "skewed", "redrawn", "far_mean")
 """Distributions that no file has that was not tried."""
 
 _REDRAWN = (1, 2)
@@ -306,7 +306,8 @@ class Safe:
     """Tensor arguments that come out the same in every draw, by name: nothing else is known to be valid, or the file
     takes nothing else, or gives the same outputs then."""
     skewed: Mapping[int, Way] = field(default_factory=dict)
-    """For :class:`ModuleProblem` as well."""
+    far: float = FAR_MEANS[0]
+    """Both for :class:`ModuleProblem` as well."""
     tame: tuple[str, ...] = ()
     """Integers and masks, by name, that come as the file draws them alone."""
 
@@ -342,25 +343,19 @@ def safe_distributions(surveys: Surveys) -> Safe:
     tame = _skew(problem, made)
     if not problem.skewed:
         offered.remove("skewed")
-    unsigned, found = set[str](), []
-    for name in offered:
-        weights = problem.weights(1 if name == "trained" else 0, name)
-        if _agrees(problem, weights, name):
-            found.append(name)
-        elif name in SIGNED:
-            problem.unsigned = frozenset({name})
-            if _agrees(problem, weights, name):
-                found.append(name)
-                unsigned.add(name)
+    if problem.inside is not None and "far_mean" in offered:
+        offered.remove("far_mean")  # half types have too few digits for it
+    found = [name for name in offered if _defined(problem, name)]
     return Safe(
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
-        unsigned=frozenset(unsigned),
+        unsigned=problem.unsigned,
         kept=problem.kept,
         skewed=problem.skewed,
         vary=problem.vary,
         vary_weights=problem.vary_weights,
         bounded=problem.bounded,
+        far=problem.far,
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
     )
@@ -395,6 +390,12 @@ _EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log
 ``exp(x) - 1`` is no ``expm1(x)``."""
 
 
+_CENTRED = re.compile(r"(batch|layer|group|instance)_norm|^(var|std)(_mean)?$|^(_batch_norm|cov|cdist|_cdist)|pairwise")
+_DIFFERENCES = frozenset(("sub", "rsub", "addcdiv", "lerp"))
+_SUMS = frozenset(("sum", "mean", "linalg_vector_norm", "norm"))
+"""Operators that take a mean off, and those that together may: a mean far from 0 cancels there."""
+
+
 def _may_have(made: Survey, distribution: str) -> bool:
     """Whether a distribution may tell anything about a problem, by its inputs and the operators that it runs."""
     operators = {name if name.startswith("_") else name.rstrip("_") for name in made.operators}
@@ -404,6 +405,10 @@ def _may_have(made: Survey, distribution: str) -> bool:
         return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
     if distribution == "sorted":
         return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
+    if distribution == "far_mean":
+        wide = [a for a in made.arguments if isinstance(a, TensorSpec) and "float" in a.dtype and DTYPES[a.dtype] >= 4]
+        centred = any(_CENTRED.search(name) for name in operators)
+        return bool(wide) and (centred or bool(operators & _SUMS and operators & _DIFFERENCES))
     if distribution == "alike":
         return max(ranks, default=0) > 1 and bool(operators & _CHOICES)
     return distribution != "trained" or made.trainable
@@ -528,6 +533,24 @@ def _whole(spec: TensorSpec) -> bool:
 def _discrete(tensor: torch.Tensor) -> bool:
     """Whether it holds integers or flags, or is a floating mask of two values at most."""
     return not is_inexact(tensor) or (tensor.is_floating_point() and len(tensor.unique()) <= 2)
+
+
+def _defined(problem: ModuleProblem, distribution: str) -> bool:
+    """Whether the problem is defined there, if need be with a positive factor (``problem.unsigned``), or at the smaller
+    of the far means (``problem.far``).
+    """
+    weights = problem.weights(1 if distribution == "trained" else 0, distribution)
+    if _agrees(problem, weights, distribution):
+        return True
+    if distribution == "far_mean":
+        problem.far = FAR_MEANS[-1]
+        return _agrees(problem, weights, distribution)
+    if distribution not in SIGNED:
+        return False
+    problem.unsigned |= {distribution}
+    if not _agrees(problem, weights, distribution):
+        problem.unsigned -= {distribution}
+    return distribution in problem.unsigned
 
 
 def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
