@@ -433,6 +433,29 @@ def test_mutants_are_told_apart(mutant: str, dtype: str) -> None:
         assert found == diagnosis
 
 
+@pytest.mark.parametrize("name", ["gelu", "layer_norm", "softmax", "matmul"])
+@pytest.mark.parametrize(("dtype", "factor"), [("float32", 1 + 1e-5), ("float16", 0.997), ("bfloat16", 1.02)])
+def test_factors_near_one_are_called_factors(name: str, dtype: str, factor: float) -> None:
+    """Not a narrower type, whose errors have both signs."""
+    dims = {"M": 64, "N": 128, "K": 256} if name == "matmul" else {"M": 64, "N": 256}
+    _, expectation = expected(name, dims, dtype=dtype)
+    native = expectation.native[0]
+    result = compare([(native.double() * factor).to(native.dtype)], expectation)
+    assert isinstance(result, Mismatch) and result.evidence["diagnosis"] == "scaled"
+    assert float(result.message.rpartition("times ")[2]) == pytest.approx(factor, abs=0.1 * abs(factor - 1))
+    cut = (native.float().view(torch.int32) & (-1 << {"float32": 12, "float16": 15, "bfloat16": 18}[dtype])).view(
+        torch.float32
+    )
+    assert verdict(cut.to(native.dtype), expectation) != "scaled"
+
+
+def test_outputs_that_hardly_vary_have_no_factor() -> None:
+    """Terms left out of the logarithm of a sum take off about the same from all rows, which is no factor."""
+    _, expectation = expected("logsumexp", {"M": 64, "N": 4096}, distribution="constant")
+    assert not isinstance(result := compare([expectation.native[0] - 0.25], expectation), Match)
+    assert "off by about the same everywhere: times" in result.message and "plus -0.25" in result.message
+
+
 @pytest.mark.parametrize(
     ("size", "first", "words"),
     [

@@ -38,6 +38,8 @@ SLUGS: dict[str, str] = {
 _Diagnosis = tuple[str, str] | None
 """(slug, words for the message); None: it is something else."""
 
+_SAME = 1e-6
+"""Numbers that differ by this part of themselves are the same but for rounding."""
 _SORTED_AT_MOST = 1 << 22
 _FEW = 0.01
 _MOST_OF = 0.25
@@ -99,7 +101,7 @@ def _by_value(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
             return "lost_nonfinite", f"it has {SLUGS['lost_nonfinite']}"
     if not bool(torch.any(got != 0)):
         return "all_zero", SLUGS["all_zero"]
-    if got.numel() > 1 and bool(torch.all(got == got.reshape(-1)[0])):
+    if got.numel() > 1 and bool(torch.all(got == got.reshape(-1)[0])) and not _nearly_constant(expected.oracle):
         return "constant", SLUGS["constant"]
     for position, arg in enumerate(args):
         if not isinstance(arg, torch.Tensor) or arg.shape != got.shape or arg.dtype != got.dtype:
@@ -107,6 +109,11 @@ def _by_value(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
         if torch.equal(arg, got):
             return "input_copy", f"it is a copy of tensor {position} of the call"
     return None
+
+
+def _nearly_constant(tensor: torch.Tensor) -> bool:
+    first = tensor.reshape(-1)[0]
+    return bool(((tensor - first).abs() <= _SAME * first.abs()).all())
 
 
 def _by_quantisation(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
@@ -128,18 +135,26 @@ def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: t
     square = float(torch.dot(oracle, oracle))
     if not error or not square:
         return None
-    tolerance = max(0.02 * error, expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel()))
-    if error < 4 * tolerance:
+    rounding = expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel())
+    tolerance = max(0.02 * error, min(rounding, error / 3))
+    factor, shift = float(torch.dot(own, oracle)) / square, float((own - oracle).mean())
+    scaled = float(torch.linalg.vector_norm(own - factor * oracle))
+    shifted = float(torch.linalg.vector_norm(own - oracle - shift))
+    if min(scaled, shifted) >= tolerance:
         return None
-    factor = float(torch.dot(own, oracle)) / square
-    if float(torch.linalg.vector_norm(own - factor * oracle)) < tolerance:
-        if abs(factor + 1) < 0.01:
-            return "wrong_sign", f"it has {SLUGS['wrong_sign']}"
-        return "scaled", f"it is the right output times {factor:.6g}"
-    shift = float((own - oracle).mean())
-    if float(torch.linalg.vector_norm(own - oracle - shift)) < tolerance:
-        return "shifted", f"it is the right output plus {shift:.6g}"
-    return None
+    slug = "scaled" if scaled <= shifted else "shifted"
+    if max(scaled, shifted) < tolerance:
+        return slug, f"it is off by about the same everywhere: times {factor:.4g}, or plus {shift:.4g}"
+    if slug == "shifted":
+        return slug, f"it is the right output plus {shift:.6g}"
+    if abs(factor + 1) < 0.01:
+        return "wrong_sign", f"it has {SLUGS['wrong_sign']}"
+    return slug, f"it is the right output times {factor:.{_digits(factor)}g}"
+
+
+def _digits(factor: float) -> int:
+    """So many that two of the difference from 1 can be read."""
+    return max(6, 2 - math.floor(math.log10(abs(factor - 1))) if factor != 1 else 6)
 
 
 def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
