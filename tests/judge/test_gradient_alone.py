@@ -120,7 +120,7 @@ def test_graphs_take_room(judge: Judge) -> None:
             outputs=torch.empty(0),
             output_offsets=[],
             wrong=None,
-            mutated=False,
+            mutated="",
             peak_bytes=peak_bytes,
         )
         return clock._most_calls(cell, effort, judge.device, window)

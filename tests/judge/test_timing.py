@@ -205,7 +205,7 @@ def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
     def window(values):
         figures = dict.fromkeys(("elapsed_ns", "collect_ns", "unclocked_ns", "event_ns"), 1.0)
         return Window(
-            outputs=values.reshape(-1).view(torch.uint8), output_offsets=places, wrong=None, mutated=False, **figures
+            outputs=values.reshape(-1).view(torch.uint8), output_offsets=places, wrong=None, mutated="", **figures
         )
 
     bounds = TimedBounds(relative_rms=1e-5, worst=1e-4, scales=())
@@ -271,7 +271,7 @@ class _Timed:
             outputs=buffer.bytes[:0],
             output_offsets=[()] * len(buffer.layout.calls),
             wrong=None,
-            mutated=False,
+            mutated="",
             **figures,
         )
 

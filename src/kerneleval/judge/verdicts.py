@@ -36,6 +36,7 @@ from kerneleval.records import (
     UsageError,
     Verdict,
     pooled,
+    refusals,
 )
 from kerneleval.records.outcomes import TOLD_APART
 
@@ -161,8 +162,8 @@ def verdict_of(
         passed = sum(isinstance(r.outcome, Passed) for r in results)
         stage, reason = ("timing" if job.protocol.timed else "correctness"), "ok"
         message = f"right in {passed} of {len(results)} cases"
-        if passed < len(results):
-            message += f"; {len(results) - passed} declared unsupported"
+        if left_out := refusals(r.outcome for r in results):
+            message += f"; {left_out}"
     return Verdict(
         verdict="failed" if failure is not None else "passed",
         stage=stage,

@@ -22,6 +22,7 @@ from kerneleval.records import (
     layer_of_finding,
     layers_of,
     own_sizes_only,
+    refusals,
 )
 from kerneleval.reports.tables import add_columns, fits
 from kerneleval.reports.text import duration, figure, number, plural, safe, times
@@ -109,10 +110,9 @@ def _trust(verdict: Verdict) -> Text:
 def _counts(verdict: Verdict) -> str:
     outcomes = [c.outcome for c in verdict.cells]
     passed = sum(isinstance(o, Passed) for o in outcomes)
-    refused = sum(isinstance(o, Failed) and o.reason == "unsupported" for o in outcomes)
     parts = [f"{passed} of {plural(len(outcomes), 'case')} right"]
-    if refused:
-        parts.append(f"{refused} declared unsupported")
+    if left_out := refusals(outcomes):
+        parts.append(safe(left_out))
     return f"{', '.join(parts)}; {verdict.protocol.tier} tier, {duration(verdict.seconds)}"
 
 

@@ -62,6 +62,10 @@ class GradientWrittenError(Exception):
     """A backward pass added gradients to the caller's tensors by itself."""
 
 
+class MissingGradientError(Exception):
+    """A backward pass gave no gradient of an argument."""
+
+
 class NoGradientError(NotImplementedError):
     """What a forward call returned carries no gradient."""
 
@@ -151,7 +155,15 @@ class Calling:
         """
         import torch
 
-        found = self._owned(torch.autograd.grad(*graph, retain_graph=keep))
+        gradients: Sequence[Any] = torch.autograd.grad(*graph, retain_graph=keep, allow_unused=True)
+        for position, gradient in zip(wanted, gradients, strict=True):
+            if gradient is None:
+                text = (
+                    f"the backward pass gives no gradient of argument {position}: its backward returns None there, or "
+                    "the forward result does not depend on it"
+                )
+                raise MissingGradientError(text)
+        found = self._owned(gradients)
         for position, leaf in enumerate(graph[1]):
             if leaf.grad is not None:
                 text = (

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kerneleval.generators.common.prompts.facts import clean, fenced
-from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
+from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict, refusals
 
 _MOST = 9_000
 """Characters altogether: a model's context is limited."""
@@ -147,6 +147,8 @@ def _unsupported(cells: Sequence[CellResult]) -> str:
     refused = [c for c in cells if isinstance(c.outcome, Failed) and c.outcome.reason == "unsupported"]
     if not refused:
         return ""
+    if any(isinstance(c.outcome, Failed) and c.outcome.stage == "load" for c in refused):
+        return f"Of {len(cells)} cases, {refusals(c.outcome for c in refused)}; each counts as not covered."
     some = "; ".join(f"{c.case.direction} {c.case.dtype} {c.case.layout}" for c in refused[:3])
     return (
         f"{len(refused)} of {len(cells)} cases were declared unsupported by the candidate (such as {some}); each "

@@ -115,7 +115,7 @@ def _outputs(calls: Calls, case: Case) -> _Wrong | None:
     window = _window(calls.loaded, calls, layout, drawn, look=True)
     if (wrong := _first_wrong(window, layout, drawn, lambda one: _wrong_alone(calls, bound, one))) is not None:
         return wrong
-    return None if calls.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
+    return None if calls.task.in_place or not window.mutated else _Wrong(f"the call changed {window.mutated}")
 
 
 def _interleaved(calls: Calls, case: Case) -> _Wrong | None:

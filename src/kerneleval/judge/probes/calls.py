@@ -8,6 +8,7 @@ case meets and what becomes of a worker that died. Values are drawn by ``windows
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import time
 import weakref
@@ -345,10 +346,23 @@ _LARGE_BYTES = 1 << 30
 """Before a window that takes more memory, the judge's allocator gives back what it keeps and does not use."""
 
 
-MUTATION = Failed(
-    stage="honesty", reason="input_mutation", message="the call changed its inputs, or memory beside them"
-)
-"""The outcome of a call that changed its inputs, of a task that is not in place."""
+def mutation(what: str, who: str = "the call") -> Failed:
+    """The outcome of a call that changed its inputs, of a task that is not in place."""
+    text = f"{who} changed {what}; inputs must stay as they are"
+    return Failed(stage="honesty", reason="input_mutation", message=text)
+
+
+def with_names(failed: Failed, task: Task, case: Case) -> Failed:
+    """The outcome with the names of the arguments whose numbers the worker or its memory gave."""
+    if failed.reason != "input_mutation" and failed.evidence.get("what") != "gradient":
+        return failed
+    names = [spec.name for spec in task.arguments(case.dims_map, case.dtype)]
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return f"{match[0]} ({names[number]})" if number < len(names) else match[0]
+
+    return replace(failed, message=re.sub(r"\bargument (\d{1,3})\b(?! \()", named, failed.message))
 
 
 _REUSED = (
@@ -482,7 +496,9 @@ class Calls:
                 ):
                     reason, message = "output_reused", f"{_REUSED} ({message})"
                 return Failed(stage="correctness", reason=reason, message=message, evidence=result.evidence)
-        return MUTATION if window.mutated and not self.task.in_place else Passed(evidence=evidence)
+        if window.mutated and not self.task.in_place:
+            return mutation(window.mutated)
+        return Passed(evidence=evidence)
 
     def call(
         self,

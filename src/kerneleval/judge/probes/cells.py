@@ -20,7 +20,7 @@ import torch
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import own_threads
-from kerneleval.judge.probes.calls import MUTATION, BoundCase, Calibrated, Calls, Drawn, other_scalars
+from kerneleval.judge.probes.calls import BoundCase, Calibrated, Calls, Drawn, mutation, other_scalars, with_names
 from kerneleval.judge.probes.far import FarOffsets, room_bytes
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
 from kerneleval.judge.probes.void import void
@@ -81,6 +81,10 @@ class CellJudge:
 
     def judge(self, case: Case) -> Outcome:
         """The outcome of one case, not timed."""
+        outcome = self._judged(case)
+        return with_names(outcome, self.calls.task, case) if isinstance(outcome, Failed) else outcome
+
+    def _judged(self, case: Case) -> Outcome:
         self._other_layouts.under_way = False
         if (known := self._known(case)) is not None:
             return known
@@ -166,14 +170,14 @@ class CellJudge:
         if window.wrong is not None:
             return claimed(window.wrong)
         if window.mutated and not calls.task.in_place:
-            return MUTATION
+            return mutation(window.mutated)
         return tuple(view.to("cpu", copy=True) for view in output_views(window, layout, 0))
 
     def _known(self, case: Case) -> Failed | None:
         if case.dtype in self._unsupported_dtypes:
             language, device = self.calls.loaded.candidate.language, self.calls.device.name
             text = f"{language} cannot be judged in {case.dtype} on {device}"
-            return Failed(stage="call", reason="unsupported", message=text)
+            return Failed(stage="load", reason="unsupported", message=text)
         if self._given_up is not None:
             return replace(self._given_up, message=f"not run after: {self._given_up.message}", evidence={})
         return None

@@ -327,12 +327,19 @@ class OtherLayouts:
                     left_out = max(left_out, len(calls) - len(telling))
                     failed, excused = self._windows(there, telling)
             if failed is not None:
-                return self.explained(failed)
+                return failed if self._wrong_anyway(there, drawn) else self.explained(failed)
             left_out = max(left_out, excused)
         if not left_out:
             return outcome
         self.native_is_wrong[bound.case] = left_out
         return replace(outcome, evidence=dict(outcome.evidence) | {"native_is_wrong": left_out})
+
+    def _wrong_anyway(self, bound: BoundCase, drawn: Sequence[Drawn]) -> bool:
+        """Whether the candidate is wrong on the same values in the case's own strides too."""
+        try:
+            return isinstance(self._calls.window(bound, drawn), Failed)
+        except WorkerError:
+            return True
 
     def explained(self, failed: Failed) -> Failed:
         """The outcome with a message, and evidence, that it came in these windows, if it did."""

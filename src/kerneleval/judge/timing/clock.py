@@ -84,8 +84,8 @@ class TimedRun:
     """Whether the candidate's process ended while its calls were recorded, or launched so."""
     excess_collect_ns: float
     """Collecting time beyond the baseline's, a call; it is part of the candidate's time."""
-    mutated: bool
-    """Whether the candidate changed its inputs in the window that was checked."""
+    mutated: str
+    """What the candidate changed of its inputs in the window that was checked; empty: nothing."""
     sample: TimedCall
     """One call, drawn in secret, for the oracle."""
     energy: Evidence = field(default_factory=dict)
@@ -154,7 +154,7 @@ class _Quads:
     """(candidate's, baseline's), without their outputs."""
     processes: list[int] = field(default_factory=list)
     """Which of the baseline's each was of."""
-    mutated: bool = False
+    mutated: str = ""
     sample: TimedCall | None = None
 
 
@@ -559,7 +559,7 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         device=_joined(recorded) if len(recorded) == len(runs) else None,
         no_device=next((run.no_device for run in runs if run.no_device), ""),
         excess_collect_ns=max(run.excess_collect_ns for run in runs),
-        mutated=any(run.mutated for run in runs),
+        mutated=next((run.mutated for run in runs if run.mutated), ""),
         sample=first.sample,
         energy=first.energy,
         memory=first.memory,

@@ -23,7 +23,7 @@ import torch
 
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.expectation import TimedBounds
-from kerneleval.judge.probes.calls import BoundCase, Calls
+from kerneleval.judge.probes.calls import BoundCase, Calls, mutation, with_names
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
 from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
@@ -281,7 +281,7 @@ class Timer:
 
     def _outcome(self, case: Case, outcome: Passed, run: TimedRun, timing: Timing) -> Outcome:
         if run.mutated and not self._calls.task.in_place:
-            return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
+            return with_names(mutation(run.mutated, "a timed call"), self._calls.task, case)
         evidence = outcome.evidence | ({"deferred_ns": run.excess_collect_ns} if run.excess_collect_ns else {})
         evidence |= {name: of for name, of in (("energy", run.energy), ("memory", run.memory)) if of}
         if self._limits is not None:

@@ -6,6 +6,7 @@ bytes. Values come from ``inputs.py``, strides from ``inputs.py``; ``protocol.py
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -193,6 +194,15 @@ class WindowLayout:
             for slot, offset in zip(call.slots, places, strict=True)
             if slot.written
         ]
+
+    def where(self, byte: int) -> str:
+        """What lies at a byte of the inputs: an argument or an upstream gradient by its number, or the room behind."""
+        call = bisect.bisect_right(self.starts, byte) - 1
+        places = [f"argument {i}" for i, arg in enumerate(self.calls[call].args) if isinstance(arg, TensorSlot)]
+        places += [f"upstream gradient {i}" for i in range(len(self.calls[call].grads))]
+        index = bisect.bisect_right(self.offsets[call], byte) - 1
+        inside = byte < self.offsets[call][index] + self.calls[call].slots[index].nbytes
+        return places[index] if inside else f"memory behind {places[index]}"
 
     def message(self) -> dict[str, Any]:
         """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many

@@ -68,8 +68,9 @@ class Window:
     """Where each call's outputs lie in the snapshot."""
     wrong: dict[str, Any] | None
     """The worker's own word that an output has the wrong number, type, shape, dtype or device."""
-    mutated: bool
-    """Whether revealed memory changed during the computation (checked only when asked)."""
+    mutated: str
+    """What of the revealed memory changed during the computation, looked at only when asked: ``argument 1``; empty:
+    nothing."""
     destroy_ns: float = 0.0
     """From the worker's ``computed`` until the inputs were destroyed: longer where it was said too early. 0: workers
     are paused meanwhile, or inputs were looked at too."""
@@ -118,8 +119,8 @@ class _Collected:
     answer: Mapping[str, Any]
     began_ns: int
     took_ns: int
-    mutated: bool
-    """Whether the calls had changed their inputs, if looked at."""
+    mutated: str
+    """What the calls had changed of their inputs, if looked at; empty: nothing."""
     outputs: torch.Tensor
     """Private snapshot (uint8) of the whole window's outputs, of which these calls' places hold anything."""
 
@@ -375,14 +376,14 @@ class Runner:
         outputs = self._arenas["out"].bytes[: layout.output_bytes].clone()
         return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated, outputs=outputs)
 
-    def _destroy(self, buffer: WindowBuffer, first: int, stop: int, look: bool) -> bool:
-        """Zero the revealed inputs of these calls; whether they had changed, if looked at."""
+    def _destroy(self, buffer: WindowBuffer, first: int, stop: int, look: bool) -> str:
+        """Zero the revealed inputs of these calls; what had changed, if looked at."""
         layout = buffer.layout
         start, end = (*layout.starts, layout.input_bytes)[first], (*layout.starts, layout.input_bytes)[stop]
         inputs = self._arenas["in"].bytes[start:end]
         if look:
             self._allow(buffer, first, stop)
-        mutated = look and end > start and not _equal(inputs, buffer.bytes[start:end])
+        mutated = _changed(inputs, buffer, start, end) if look and end > start else ""
         inputs.zero_()
         return mutated
 
@@ -391,15 +392,15 @@ class Runner:
         for part in buffer.layout.written(first, stop):
             self._arenas["in"].bytes[part].copy_(buffer.bytes[part])
 
-    def _mutated_there(self, buffer: WindowBuffer, first: int, limit: TimeLimit) -> bool:
-        """Whether the staged inputs of the calls from ``first`` on changed on the device, by what the worker gives back
+    def _mutated_there(self, buffer: WindowBuffer, first: int, limit: TimeLimit) -> str:
+        """What of the staged inputs of the calls from ``first`` on changed on the device, by what the worker gives back
         of them.
         """
         start, nbytes = buffer.layout.starts[first], buffer.layout.input_bytes
         self.worker.request("back", {}, "given_back", timeout_s=limit.calls_s)
         inputs = self._arenas["in"].bytes[:nbytes]
         self._allow(buffer, first, len(buffer.layout.calls))
-        mutated = not _equal(inputs[start:], buffer.bytes[start:nbytes])
+        mutated = _changed(inputs[start:], buffer, start, nbytes)
         inputs.zero_()
         return mutated
 
@@ -462,13 +463,17 @@ def output_views(window: Window, layout: WindowLayout, call: int) -> tuple[torch
     return tuple(views)
 
 
-def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two ranges of bytes are equal. Eight bytes are compared at a time, which takes a seventh of the time:
-    offsets of tensors, and so sizes of whole layouts, are multiples of 512 bytes.
+def _changed(inputs: torch.Tensor, buffer: WindowBuffer, start: int, end: int) -> str:
+    """What of the inputs from byte ``start`` on is not as it was; empty: all is. Eight bytes are compared at a time,
+    which takes a seventh of the time: offsets of tensors, and so sizes of whole layouts, are multiples of 512 bytes.
     """
-    words = (first.view(torch.int64), second.view(torch.int64))
+    words = (inputs.view(torch.int64), buffer.bytes[start:end].view(torch.int64))
     parts = zip(*(part.split(_PART_BYTES // 8) for part in words), strict=True)
-    return all(torch.equal(one, other) for one, other in parts)
+    for number, (one, other) in enumerate(parts):
+        if not torch.equal(one, other):
+            first = int((one.view(torch.uint8) != other.view(torch.uint8)).int().argmax())
+            return buffer.layout.where(start + number * _PART_BYTES + first)
+    return ""
 
 
 def _claimed_ns(value: Any) -> float:
@@ -507,6 +512,9 @@ def raised(error: WorkerError) -> Failed:
     if error.unsupported:
         evidence = {"no_gradient": True} if error.kind == "NoGradientError" else {}
         return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence=evidence)
+    if error.kind == "MissingGradientError":
+        evidence = error.evidence | {"what": "gradient"}
+        return Failed(stage="call", reason="exception", message=str(error)[:500], evidence=evidence)
     return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
 
 
