@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from kerneleval.records import FAR_DEVIATION, FAR_MEANS, Form, NotJudgedError, OutputForm, UsageError, digest, nested
+from kerneleval.tasks.formats.memory import Slow
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
 from kerneleval.tasks.formats.redrawn import redrawn
@@ -44,7 +45,7 @@ Vary = Literal["freely", "inwards", "never"]
 """How far arguments that a file gives alike under every seed, or weights, are varied: as :meth:`ModuleProblem.inputs`
 and :meth:`ModuleProblem.weights` say; within the range of their own numbers (:func:`_inwards`); or not at all."""
 
-DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "far_mean", "sorted", "skewed", "redrawn", "trained")
+DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "far_mean", "sorted", "skewed", "redrawn", "long_memory", "trained")
 """Distributions beyond the file's own."""
 
 _ALIKE = 1.0 / 16.0
@@ -141,6 +142,8 @@ class ModuleProblem:
         """Whether the file may not take numbers that are a little larger or smaller than its own."""
         self.far = FAR_MEANS[0]
         """Mean of ``far_mean`` inputs in standard deviations."""
+        self.slow: Slow | None = None
+        """What ``long_memory`` changes."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -156,10 +159,11 @@ class ModuleProblem:
         The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. ``redrawn`` is standard but for integers,
         flags and masks that are the same under every seed: there are others in their place (``redrawn.py``).
         ``sorted`` and ``skewed`` are standard but for the outcomes of what ``get_inputs()`` draws (``outcomes.py``).
-        ``trained`` is about weights. Under all others, floating tensors with more than a few distinct values (no
-        labels, no masks) are multiplied by a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows
-        sizes of their own and elements secret signs, and makes a few large, ``alike`` brings all rows near one of
-        them, and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is there.
+        ``long_memory`` is standard but for one argument or parameter (``memory.py``). ``trained`` is about weights.
+        Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
+        a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements
+        secret signs, and makes a few large, ``alike`` brings all rows near one of them, and ``far_mean`` takes a tensor
+        far from 0; what elements depend on one another stays as it is there.
         Raises UsageError: get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
@@ -177,7 +181,9 @@ class ModuleProblem:
         for index in sorted(traits.frozen):
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
                 args[index] = _varied(args[index], generator, inwards=self.vary == "inwards")
-        if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed"):
+        if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, int):
+            args[self.slow.what] = self.slow.applied(args[self.slow.what])
+        if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
         return args
 
@@ -269,7 +275,8 @@ class ModuleProblem:
         """
         state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
         if seed == 0 or self.vary_weights == "never":
-            return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+            same = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+            return self._slowed(same, distribution)
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "weights"))
         done: dict[tuple[Any, ...], torch.Tensor] = {}
         changed = {}
@@ -282,7 +289,12 @@ class ModuleProblem:
                 if distribution == "trained" and name in self.parameters:
                     done[key] = _trained(tensor, done[key], generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
-        return changed
+        return self._slowed(changed, distribution)
+
+    def _slowed(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
+        if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
+            weights[self.slow.what] = self.slow.applied(weights[self.slow.what])
+        return weights
 
     @functools.cached_property
     def parameters(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ import torch
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
+from kerneleval.tasks.formats.memory import Slow, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -57,7 +58,7 @@ _TRIED_FLOPS = 1_000_000_000
 _BEYOND = (-1 / 16, 1 / 16)
 """Parts of themselves by which numbers change to see whether a file takes others than it draws."""
 
-_TRIED = ("sorted", "skewed", "redrawn", "far_mean")
+_TRIED = ("sorted", "skewed", "redrawn", "far_mean", "long_memory")
 """Distributions that no file has that was not tried."""
 
 _REDRAWN = (1, 2)
@@ -307,7 +308,8 @@ class Safe:
     takes nothing else, or gives the same outputs then."""
     skewed: Mapping[int, Way] = field(default_factory=dict)
     far: float = FAR_MEANS[0]
-    """Both for :class:`ModuleProblem` as well."""
+    slow: Slow | None = None
+    """All three for :class:`ModuleProblem` as well."""
     tame: tuple[str, ...] = ()
     """Integers and masks, by name, that come as the file draws them alone."""
 
@@ -345,6 +347,9 @@ def safe_distributions(surveys: Surveys) -> Safe:
         offered.remove("skewed")
     if problem.inside is not None and "far_mean" in offered:
         offered.remove("far_mean")  # half types have too few digits for it
+    if "long_memory" in offered:
+        problem.slow = _slow(problem)
+        offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
     found = [name for name in offered if _defined(problem, name)]
     return Safe(
         distributions=tuple(found),
@@ -356,6 +361,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         vary_weights=problem.vary_weights,
         bounded=problem.bounded,
         far=problem.far,
+        slow=problem.slow,
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
     )
@@ -533,6 +539,17 @@ def _whole(spec: TensorSpec) -> bool:
 def _discrete(tensor: torch.Tensor) -> bool:
     """Whether it holds integers or flags, or is a floating mask of two values at most."""
     return not is_inexact(tensor) or (tensor.is_floating_point() and len(tensor.unique()) <= 2)
+
+
+def _slow(problem: ModuleProblem) -> Slow | None:
+    """What makes the file remember, if it forgets."""
+    return slow(
+        problem.oracle,
+        problem.inputs(1),
+        problem.weights(0),
+        problem.parameters,
+        lambda args, weights: _agrees_on(problem, args, weights),
+    )
 
 
 def _defined(problem: ModuleProblem, distribution: str) -> bool:

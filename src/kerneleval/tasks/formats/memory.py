@@ -1,0 +1,130 @@
+"""Recurrences that forget within a few steps, and what makes them remember.
+
+A file draws decays as it likes, most often far below 1, so a kernel that drops what is older than a block of steps
+gives the right numbers. Which argument or parameter holds the decays, and in which form (themselves, their logarithm,
+what a sigmoid makes of them), nothing says: each is moved in a few ways, and what then comes of the first step is
+looked at many steps later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from kerneleval.records import UsageError
+
+Toward = Literal["down", "up", "one", "zero"]
+"""``down`` and ``up``: by :data:`_SHIFT`, of logits and logarithms; ``one``: what it lacks of 1 is divided by
+:data:`_PART`, of decays themselves; ``zero``: so is itself, of their logarithms."""
+
+_SHIFT = 6.0
+"""A sigmoid is 0.9975 there."""
+
+_PART = 64.0
+
+_TRIES = 24
+"""Ways that are tried, at most: each takes a run of the miniature in fp64, or two."""
+
+_LEAST_STEPS = 32
+"""Shorter dims have no old steps."""
+
+_SOON = 4
+"""Steps within which a recurrence shows what came first, where it forgets at all."""
+
+_TRACE = 1e-6
+"""Part of what the first step changes that shows it."""
+
+_FORGOTTEN, _REMEMBERED = 1e-3, 0.05
+"""Parts of the same that are left after half of the steps, at most and at least."""
+
+
+class Slow(NamedTuple):
+    """What makes a recurrence remember."""
+
+    what: int | str
+    """The position of an argument, or the name of a parameter."""
+    toward: Toward
+
+    def applied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor with longer memory."""
+        match self.toward:
+            case "one":
+                return 1 - (1 - tensor) / _PART
+            case "zero":
+                return tensor / _PART
+        return tensor + (_SHIFT if self.toward == "up" else -_SHIFT)
+
+
+Run = Callable[[Sequence[Any], Mapping[str, torch.Tensor]], Sequence[torch.Tensor]]
+"""The fp64 outputs of arguments and weights."""
+
+
+def slow(
+    run: Run,
+    args: Sequence[Any],
+    weights: Mapping[str, torch.Tensor],
+    parameters: frozenset[str],
+    agrees: Callable[[Sequence[Any], Mapping[str, torch.Tensor]], bool],
+) -> Slow | None:
+    """The first way in which the file remembers and ``agrees``; None: it forgets nothing, or there is none."""
+    for index, dim in _steps(args, run(args, weights)):
+        here = _trace(run, args, weights, index, dim)
+        if here is None or not here[1 : _SOON + 1].max() > _TRACE * here[0] or not here[0] > 0:
+            continue
+        if here[len(here) // 2 :].max() > _FORGOTTEN * here[0]:
+            return None
+        for tried in _ways(args, weights, parameters, index):
+            changed, moved = list(args), dict(weights)
+            if isinstance(tried.what, int):
+                changed[tried.what] = tried.applied(args[tried.what])
+            else:
+                moved[tried.what] = tried.applied(weights[tried.what])
+            there = _trace(run, changed, moved, index, dim)
+            if there is not None and there[len(there) // 2 :].max() > _REMEMBERED * there[0] and agrees(changed, moved):
+                return tried
+    return None
+
+
+def _steps(args: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Iterator[tuple[int, int]]:
+    """(argument, dim) that may be of steps: the first output has a dim of that size at the same place."""
+    shape = outputs[0].shape
+    for index, value in enumerate(args):
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            for dim, size in enumerate(value.shape[:-1] if value.dim() > 1 else value.shape):
+                if size >= _LEAST_STEPS and len(shape) > dim and shape[dim] == size:
+                    yield index, dim
+
+
+def _trace(
+    run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], index: int, dim: int
+) -> torch.Tensor | None:
+    """How much the first output changes at each step with the argument's first one; None: the file raises, or what
+    comes out is not finite.
+    """
+    changed = list(args)
+    changed[index] = args[index].clone()
+    changed[index].select(dim, 0).add_(1)
+    try:
+        one, other = run(args, weights)[0], run(changed, weights)[0]
+    except UsageError:
+        return None
+    apart = (other - one).abs().movedim(dim, 0).reshape(one.shape[dim], -1).amax(1).double()
+    return apart if bool(apart.isfinite().all()) else None
+
+
+def _ways(
+    args: Sequence[Any], weights: Mapping[str, torch.Tensor], parameters: frozenset[str], index: int
+) -> Iterator[Slow]:
+    """What may hold decays, in every way that its numbers allow, the smallest first."""
+    tensors: dict[int | str, torch.Tensor] = {name: weights[name] for name in weights if name in parameters}
+    tensors |= {i: a for i, a in enumerate(args) if i != index and isinstance(a, torch.Tensor)}
+    floating = {what: t for what, t in tensors.items() if t.is_floating_point() and t.numel()}
+    found = []
+    for what, tensor in sorted(floating.items(), key=lambda item: item[1].numel()):
+        low, high = (float(end) for end in tensor.aminmax())
+        inside = low >= 0 and high <= 1 and high > 0
+        ways: tuple[Toward, ...] = ("one", "down", "up") if inside else ("zero", "down", "up") if high <= 0 else ()
+        found += [Slow(what, toward) for toward in ways or ("down", "up")]
+    yield from found[:_TRIES]

@@ -1,0 +1,79 @@
+"""Recurrences of problem files that forget are also judged where they remember."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kerneleval.tasks.formats.kernelbench import read
+
+FILE = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = torch.nn.Parameter({parameter})
+        self.skip = torch.nn.Parameter(torch.ones(4))
+    def forward(self, x{more}):
+        {before}
+        h, out = torch.zeros_like(x[:, 0]), []
+        for t in range(x.shape[1]):
+            h = {step}
+            out.append(h + self.skip * x[:, t])
+        return torch.stack(out, 1)
+def get_inputs():
+    return [torch.randn(2, 80, 4){given}]
+def get_init_inputs():
+    return []
+"""
+
+
+def written(folder: Path, step: str, parameter: str = "torch.rand(4)", gate: str = "", before: str = "pass") -> Path:
+    path = folder / "problem.py"
+    more, given = (", f", f", {gate}") if gate else ("", "")
+    path.write_text(FILE.format(step=step, parameter=parameter, more=more, given=given, before=before))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("step", "parameter", "gate", "what", "toward"),
+    [
+        ("torch.exp(-torch.exp(self.p)) * h + x[:, t]", "torch.rand(4)", "", "p", "down"),
+        ("torch.sigmoid(self.p) * h + x[:, t]", "torch.randn(4)", "", "p", "up"),
+        ("self.p * h + x[:, t]", "torch.rand(4) / 2", "", "p", "one"),
+        ("torch.exp(self.p) * h + x[:, t]", "-1 - torch.rand(4)", "", "p", "zero"),
+        ("torch.sigmoid(f[:, t]) * h + self.p * x[:, t]", "torch.ones(4)", "torch.randn(2, 80, 4)", 1, "up"),
+    ],
+)
+def test_what_holds_the_decays_is_found(tmp_path, step, parameter, gate, what, toward):
+    task = read(written(tmp_path, step, parameter, gate))
+    assert "long_memory" in task.distributions
+    problem = task.build({}, "cpu")
+    assert problem.slow is not None and (problem.slow.what, problem.slow.toward) == (what, toward)
+    args, weights = problem.inputs(1, "long_memory"), problem.weights(1, "long_memory")
+    usual_args, usual_weights = problem.inputs(1), problem.weights(1)
+    changed = [i for i, (a, b) in enumerate(zip(args, usual_args, strict=True)) if not a.equal(b)]
+    changed += [name for name in weights if not weights[name].equal(usual_weights[name])]
+    assert changed == [what]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "h + self.p * x[:, t]",  # remembers anyway
+        "self.p * x[:, t] + (x[:, t - 1] if t else 0)",  # one step back and never more
+        "self.p * x[:, t]",
+    ],
+)
+def test_nothing_else_is_changed(tmp_path, step):
+    assert "long_memory" not in read(written(tmp_path, step)).distributions
+
+
+def test_files_without_steps_are_not_tried(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x.sum(-1)\n"
+        "def get_inputs():\n    return [torch.randn(64, 40)]\ndef get_init_inputs():\n    return []\n"
+    )
+    assert "long_memory" not in read(path).distributions
