@@ -449,6 +449,17 @@ def test_factors_near_one_are_called_factors(name: str, dtype: str, factor: floa
     assert verdict(cut.to(native.dtype), expectation) != "scaled"
 
 
+def test_a_wrong_variance_of_rows_is_no_narrower_type() -> None:
+    _, expectation = expected("layer_norm", {"M": 64, "N": 256})
+    native = expectation.native[0]
+    generator = torch.Generator().manual_seed(2)
+    factors = 1 + 1e-3 * torch.randn(64, 1, generator=generator)
+    result = compare([native * factors], expectation)
+    assert isinstance(result, Mismatch) and result.evidence["diagnosis"] == "rows_scaled"
+    assert "factors 0.99" in result.message and "variance of a row" in result.message
+    assert verdict(native.bfloat16().float(), expectation) == "precision_downgrade"
+
+
 def test_outputs_that_hardly_vary_have_no_factor() -> None:
     """Terms left out of the logarithm of a sum take off about the same from all rows, which is no factor."""
     _, expectation = expected("logsumexp", {"M": 64, "N": 4096}, distribution="constant")

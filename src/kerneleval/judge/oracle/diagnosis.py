@@ -27,6 +27,7 @@ SLUGS: dict[str, str] = {
     "not_quantised": "the result of exact arithmetic, without the error that its quantisation makes",
     "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
     "rows_wrong": "whole rows are wrong and the others right",
+    "rows_scaled": "every row is the right one times a factor of its own, plus a constant",
     "permuted": "the right values in wrong places",
     "precision_downgrade": "errors as a narrower type or a coarse approximation makes them",
     "index_out_of_range": "indices outside of the selected dim",
@@ -47,6 +48,8 @@ _MOST_OF = 0.25
 _ALL_OVER = "all over the output"
 _BLOCK = 32
 """The shortest dim at whose end a block of a kernel may be partial."""
+_FITTED = 16
+"""Shorter rows fit anything."""
 _LIMIT = 256
 """A power of two from here on, behind which all is wrong, may be the length of a table."""
 _NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
@@ -60,7 +63,7 @@ def diagnose(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: 
         args: arguments and upstream gradients of the call.
         wrong: which elements are beyond their tolerance.
     """
-    for test in (_by_value, _by_quantisation, _by_fit, _by_place, _by_precision):
+    for test in (_by_value, _by_quantisation, _by_fit, _by_place, _by_rows, _by_precision):
         found = test(got, expected, args, wrong)
         if found is not None:
             slug, detail = found
@@ -136,7 +139,7 @@ def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: t
     if not error or not square:
         return None
     rounding = expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel())
-    tolerance = max(0.02 * error, min(rounding, error / 3))
+    tolerance = max(0.02 * error, min(rounding, error / 4))
     factor, shift = float(torch.dot(own, oracle)) / square, float((own - oracle).mean())
     scaled = float(torch.linalg.vector_norm(own - factor * oracle))
     shifted = float(torch.linalg.vector_norm(own - oracle - shift))
@@ -189,6 +192,27 @@ def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
         if near and float((own.sort().values - oracle.sort().values).square().mean().sqrt()) <= most:
             return "permuted", f"it has {SLUGS['permuted']}"
     return None
+
+
+def _by_rows(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
+    """Each row a o + b of its own, with a remainder far below the error: a wrong norm, sum or variance of the row."""
+    if expected.bounds is None or got.ndim < 2 or not got.numel() or got.shape[-1] < _FITTED:
+        return None
+    own, oracle = (as_real(t).double().reshape(-1, t.shape[-1]) for t in (got, expected.oracle))
+    if not bool((own.isfinite() & oracle.isfinite()).all()):
+        return None
+    mine, theirs = (t - t.mean(-1, keepdim=True) for t in (own, oracle))
+    if float(torch.linalg.vector_norm(theirs)) < 0.1 * float(torch.linalg.vector_norm(oracle)):
+        return None  # rows of equal elements fit anything
+    factor = (mine * theirs).sum(-1) / theirs.square().sum(-1).clamp_min(1e-300)
+    error = float(torch.linalg.vector_norm(own - oracle))
+    rounding = expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel())
+    left = float(torch.linalg.vector_norm(mine - factor[:, None] * theirs))
+    if not left < max(0.02 * error, min(rounding, error / 4)):
+        return None
+    low, high = (float(end) for end in factor.aminmax())
+    span = f"{low:.{_digits(low)}g} to {high:.{_digits(high)}g}"
+    return "rows_scaled", f"{SLUGS['rows_scaled']} (factors {span}): is the norm, sum or variance of a row right?"
 
 
 def _by_precision(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:

@@ -68,6 +68,9 @@ _PARTLY: Way = "partly"
 _SKEWED: tuple[Way, ...] = ("whole", _PARTLY)
 """Ways in which draws of integers and masks are tried, in order."""
 
+_QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
+"""Operations, and operators, of a miniature that may be run dozens of times."""
+
 _DRAWS = 4
 """How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
 
@@ -348,7 +351,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if problem.inside is not None and "far_mean" in offered:
         offered.remove("far_mean")  # half types have too few digits for it
     if "long_memory" in offered:
-        problem.slow = _slow(problem)
+        problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
     found = [name for name in offered if _defined(problem, name)]
     return Safe(
@@ -539,6 +542,10 @@ def _whole(spec: TensorSpec) -> bool:
 def _discrete(tensor: torch.Tensor) -> bool:
     """Whether it holds integers or flags, or is a floating mask of two values at most."""
     return not is_inexact(tensor) or (tensor.is_floating_point() and len(tensor.unique()) <= 2)
+
+
+def _is_quick(made: Survey) -> bool:
+    return made.flops <= _QUICK_FLOPS and made.steps <= _QUICK_STEPS
 
 
 def _slow(problem: ModuleProblem) -> Slow | None:
