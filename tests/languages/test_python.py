@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import sysconfig
 import textwrap
 
 import pytest
@@ -328,6 +329,29 @@ def test_what_was_kept_from_a_watch_is_seen_by_the_next(tmp_path):
     second.switch(False)
     assert [bound(), launcher(), later(), kernel()] == ["ran"] * 4
     assert Kernel.__call__.__name__ == "__call__"
+
+
+def test_arguments_of_own_kernels_are_shown_before_and_after_each_launch(tmp_path):
+    class Kernel:
+        file = tmp_path / "candidate.py"
+
+        def __call__(self, out, *, value):
+            out[0] = value
+            return "ran"
+
+    watch = LaunchWatch((Patch(Kernel, "__call__", lambda kernel: ("k", str(kernel.file))),), tmp_path)
+    seen = []
+    watch.look = lambda values, after: seen.append((after, str(values)))
+    watch.switch(True)
+    kernel, other = Kernel(), Kernel()
+    other.file = sysconfig.get_paths()["stdlib"] + "/library.py"
+    kernel([0], value=2)
+    other([0], value=3)
+    assert seen == [(False, "(([0],), {'value': 2})"), (True, "(([2],), {'value': 2}, 'ran')")]
+    watch.look = None
+    kernel([0], value=2)
+    assert len(seen) == 2
+    watch.switch(False)
 
 
 def test_binaries_are_those_that_were_launched(tmp_path):

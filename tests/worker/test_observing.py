@@ -29,6 +29,9 @@ class Nothing:
     def watch(self, on: bool) -> None:
         pass
 
+    def look(self, at: object) -> None:
+        pass
+
 
 @pytest.fixture
 def observing() -> Observing:

@@ -476,13 +476,15 @@ class Worker:
         return self.observing.as_strided(memory, spec.shape, strides, place // dtype.itemsize)
 
     def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Watch the coming windows: count launches and, with ``record``, ATen operators; or make own kernels no-ops.
+        """Watch the coming windows: count launches and, with ``record``, ATen operators; make own kernels no-ops with
+        ``mute``; give with ``look`` what lies in their arguments.
 
         ``in_order`` lets the calls that are prepared run in the order of the current stream alone.
         """
         assert self.loaded is not None and self.observing is not None and self.in_order is not None
         self.moved = [self._move(plain) for plain in self.plain_calls] if message["in_order"] else []
-        self.recording = self.observing.begin(self.loaded, record=bool(message["record"]), mute=bool(message["mute"]))
+        how = {name: bool(message.get(name)) for name in ("record", "mute", "look")}
+        self.recording = self.observing.begin(self.loaded, **how)
         return {"op": "observing"}
 
     def on_observed(self, message: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Any
 
 from kerneleval.languages import Loaded
 from kerneleval.worker.below import Extensions, everywhere
+from kerneleval.worker.contents import Contents
 from kerneleval.worker.libraries import Libraries
 
 _PACKAGE = "kerneleval."
@@ -50,6 +51,7 @@ class Observing:
         self._libraries = Libraries()
         self._seen: dict[str, int] = {}
         self._others: dict[str, int] = {}  # functions of other libraries than PyTorch
+        self._contents = Contents()
         self._recorded = False
         self.lost = False
         """Whether the counting of operators was ended inside a window."""
@@ -68,11 +70,13 @@ class Observing:
         """Functions that these objects hold now are to stay what they are."""
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
 
-    def begin(self, loaded: Loaded, *, record: bool, mute: bool) -> AbstractContextManager[Any]:
-        """Count launches from now on, or make them no-ops; what is to be around the calls."""
+    def begin(self, loaded: Loaded, *, record: bool, mute: bool, look: bool = False) -> AbstractContextManager[Any]:
+        """Count launches from now on, make them no-ops or look at their arguments; what is to be around the calls."""
         self._seen, self._others, self._recorded = {}, {}, record
         self._before = loaded.launches()
         loaded.mute(mute)
+        self._contents = Contents()
+        loaded.look(self._contents.keep if look else None)
         self._extensions.mute(mute)
         loaded.watch(True)
         return self._recording() if record else contextlib.nullcontext()
@@ -97,12 +101,14 @@ class Observing:
         """
         loaded.watch(False)
         loaded.mute(False)
+        loaded.look(None)
         self._extensions.mute(False)
         grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
         launches = {name: n for name, n in grown.items() if n > 0}
         return {
             "aten": self._seen,
             "launches": launches,
+            "contents": self._contents.rows,
             "libraries": self._others | self._libraries.looked_up | loaded.linked() if self._recorded else {},
             "binaries": loaded.binaries(),
             "packages": self._libraries.packages[:8] if self._recorded else [],

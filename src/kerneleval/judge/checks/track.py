@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from kerneleval import languages
+from kerneleval.judge.checks.common.copies import Copies
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.expectation import Expectation, is_eight_bit, opened
@@ -41,6 +42,9 @@ _ALIKE = 0.02
 """Relative rms distance, or share of unequal integers, up to which outputs are taken for the same at first sight."""
 
 _TIMEOUT_S = 30.0
+
+_CALLS_FOR_COPIES = 4
+"""Most calls for numbers to look for, where few come out."""
 
 _MOST = 1 << 53
 """What is more is no count."""
@@ -63,6 +67,8 @@ class Seen:
     """Installed packages with native code that it imported; what they compute is not seen."""
     registered: tuple[str, ...] = ()
     """What it has registered in PyTorch's own namespace: a name there says nothing of what computes."""
+    contents: Any = None
+    """What lay in the arguments of its kernels, as the worker says (``worker/contents.py``)."""
     compiled: bool = False
     """Whether ``torch.compile`` has made code in its process; what that computes with is not seen."""
 
@@ -99,6 +105,12 @@ class Subject:
         return Subject(self._calls, self.case, self._layout)
 
     @property
+    def inputs(self) -> list[torch.Tensor]:
+        """Everything that the call is given: arguments, upstream gradients and weights."""
+        given = (*self._args, *self._grads, *(self._bound.weights or {}).values())
+        return [one for one in given if isinstance(one, torch.Tensor)]
+
+    @property
     def is_given(self) -> bool:
         """Whether all that comes out are upstream gradients, or such repeated along a dim: nothing is to compute."""
         return all(any(_repeats(out, grad) for grad in self._grads) for out in self.native)
@@ -107,13 +119,14 @@ class Subject:
         """What must come out, by the oracle."""
         return self._bound.expect(self._args, self._grads).expectation
 
-    def window(self, *, record: bool = False, mute: bool = False, in_order: bool = False) -> Seen:
+    def window(self, *, record: bool = False, mute: bool = False, in_order: bool = False, look: bool = False) -> Seen:
         """Call the candidate, watched.
 
         Args:
             record: count ATen operators; the candidate can tell such a window by its dispatch mode.
             mute: make own kernels no-ops.
             in_order: inputs become ready, and outputs are read, in the order of the current stream alone.
+            look: have the worker say what lies in the arguments of its kernels.
 
         Raises:
             WorkerError: the candidate raised.
@@ -124,7 +137,7 @@ class Subject:
         tensors = [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads]
         buffer = WindowBuffer(self._layout, self._calls.device, [tensors])
         runner.prepare(self._layout)
-        how = {"record": record, "mute": mute, "in_order": in_order}
+        how = {"record": record, "mute": mute, "in_order": in_order, "look": look}
         runner.worker.request("observe", how, "observing", timeout_s=_TIMEOUT_S)
         try:
             window = runner.window(buffer, limit=self._calls.limit, check_mutation=False)
@@ -142,6 +155,7 @@ class Subject:
             extensions=() if language.needs_build else _claimed_names(answer.get("extensions")),
             packages=_claimed_names(answer.get("packages")),
             registered=_claimed_names(answer.get("registered")),
+            contents=answer.get("contents"),
             compiled=bool(answer.get("compiled")),
         )
 
@@ -273,6 +287,8 @@ class _Case:
     seen: Seen
     mute: Ghost = ""
     """What came of making own kernels no-ops."""
+    copies: bool = False
+    """Whether its kernels only copy what was computed elsewhere."""
     given: bool = False
     """Whether what comes out was given (the gradient of a sum is the upstream one): no kernel is missed there."""
 
@@ -289,7 +305,7 @@ class _Case:
     @property
     def rank(self) -> int:
         """Place of the track in :data:`TRACKS`."""
-        if self.mute in ("little", "decoy") or self.seen.compiled or self.seen.registered:
+        if self.mute in ("little", "decoy") or self.copies or self.seen.compiled or self.seen.registered:
             return 2
         if not self.seen.launches and not self.given:
             return 1 if self.seen.extensions and not self.computing else 2
@@ -312,6 +328,8 @@ class _Case:
             text += "; what torch.compile made of its functions computes unseen"
         if self.mute in ("little", "decoy"):
             text += "; its outputs are there without its kernels"
+        if self.copies:
+            text += "; its kernels only copy: what comes out lay in their arguments before any of them had run"
         return text
 
 
@@ -418,6 +436,22 @@ class _Examination:
         # kernels in compiled code cannot be made no-ops, and those of a forward call need not serve a given gradient
         if (seen.launches or seen.extensions) and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
+        if one.rank == 0 and seen.launches and self.calls.device.name == "cpu":  # what it reads is in host memory
+            one.copies = self._copies(subject)
+
+    def _copies(self, subject: Subject) -> bool:
+        """Whether what comes out lay in arguments of its kernels before, on inputs that were never seen."""
+        copies = Copies()
+        for _ in range(_CALLS_FOR_COPIES):
+            subject = subject.again()
+            if not copies.fit(subject.native):
+                return False
+            seen = subject.window(look=True)
+            if seen.outputs:
+                copies.add(seen.outputs, subject.inputs, seen.contents)
+            if copies.is_clear:
+                break
+        return copies.are_all
 
     def _in_order(self, subject: Subject) -> Iterator[Finding]:
         """Whether work on other streams is joined with the current one."""

@@ -126,6 +126,9 @@ class Loaded(ABC):
     def mute(self, on: bool) -> None:  # noqa: B027 - languages that cannot count cannot mute either
         """Makes own kernels no-ops while :meth:`watch` is on: a candidate whose outputs stay right uses a decoy."""
 
+    def look(self, at: Callable[[Sequence[Any], bool], None] | None) -> None:  # noqa: B027 - as above
+        """Has this called with the arguments of each launch before it and after it (True); None: no more."""
+
 
 class Language(ABC):
     """How source in one language becomes a callable. Instances hold no state."""

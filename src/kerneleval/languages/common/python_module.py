@@ -175,6 +175,9 @@ class PythonLoaded(Loaded):
     def mute(self, on: bool) -> None:
         self.launch_watch.muted = on
 
+    def look(self, at: Callable[[Sequence[Any], bool], None] | None) -> None:
+        self.launch_watch.look = at
+
 
 @functools.cache
 def _installed(package: str) -> str:

@@ -44,6 +44,8 @@ class LaunchWatch:
         self.binaries: set[str] = set()
         """Hashes of the binaries that Triton launched."""
         self.muted = False
+        self.look: Callable[[Sequence[Any], bool], None] | None = None
+        """Called with the arguments of each launch before it, and with what it gave after it (True)."""
         self._patches = tuple(patches)
         self._source_dir = source_dir
         library_folders()  # cached before the candidate could change the answer
@@ -62,6 +64,11 @@ class LaunchWatch:
                 _watch(patch, self)
             else:
                 _unwatch(patch, self)
+
+    def show(self, kernel: Any, describe: Callable[[Any], tuple[str, str]], values: Sequence[Any], after: bool) -> None:
+        """Show the arguments of an own kernel to who wants to look at them."""
+        if self.look is not None and self._own_name(kernel, describe) is not None:
+            self.look(values, after)
 
     def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]], binary: Any = None) -> None:
         """Counts a launch of the kernel if it is the candidate's own; ``binary`` is what was launched, where that is an
@@ -122,24 +129,27 @@ def _unwatch(patch: Patch, watch: LaunchWatch) -> None:
 def _replacement(patch: Patch, original: Callable[..., Any], watches: list[LaunchWatch]) -> Callable[..., Any]:
     describe, is_launch = patch.describe, patch.is_launch
 
-    def watched(kernel: Any, run: Callable[[], Any]) -> Any:
+    def watched(kernel: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for watch in watches:
+            watch.show(kernel, describe, (args, kwargs), False)
         # counted afterwards: a launch that raises computes nothing, and what the candidate does then is another's work
         skipped = any(watch.skips(kernel, describe) for watch in watches)
-        made = None if skipped else run()
+        made = None if skipped else run(*args, **kwargs)
         # Triton's run gives the compiled kernel; where a launcher is watched, the kernel is the compiled one
         binary = kernel if patch.returns_launcher and not skipped else made
         for watch in watches:
             watch.note(kernel, describe, binary)
+            watch.show(kernel, describe, (args, kwargs, made), True)
         return made
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_launch(kwargs):
             return original(self, *args, **kwargs)
-        return watched(self, lambda: original(self, *args, **kwargs))
+        return watched(self, functools.partial(original, self), args, kwargs)
 
     def give_launcher(self: Any, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         launcher = original(self, *args, **kwargs)
-        return lambda *a, **k: watched(self, lambda: launcher(*a, **k))
+        return lambda *a, **k: watched(self, launcher, a, k)
 
     return give_launcher if patch.returns_launcher else launch
 

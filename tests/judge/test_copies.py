@@ -1,0 +1,95 @@
+"""Numbers that lay in the arguments of kernels before one wrote them. Whole candidates: ``tests/attacks/track``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kerneleval.judge.checks.common.copies import Copies
+from kerneleval.worker.contents import Contents
+
+X = torch.randn(8, 16)
+OUT = X.sigmoid()
+
+
+def copies(*shown: tuple[Any, bool], out: torch.Tensor = OUT, given: tuple[torch.Tensor, ...] = (X,)) -> Copies:
+    contents, found = Contents(), Copies()
+    for values, after in shown:
+        contents.keep(values, after)
+    found.add([out], given, contents.rows)
+    return found
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        OUT,
+        OUT.numpy(),
+        OUT.t(),
+        OUT.t().contiguous(),
+        OUT.double(),
+        OUT.view(torch.int32),
+        OUT.numpy().view(np.uint8),
+        torch.cat([torch.randn(1000), OUT.flatten()]),
+        [(OUT[:4],), {"rest": OUT[4:].numpy()}],
+        X.double().sigmoid(),
+        OUT.clone().requires_grad_(),
+    ],
+    ids=[
+        "tensor",
+        "array",
+        "view",
+        "transposed",
+        "wide",
+        "bits",
+        "bytes",
+        "amid others",
+        "in parts",
+        "computed wide",
+        "parameter",
+    ],
+)
+def test_what_comes_out_lay_there_before(held: Any) -> None:
+    assert copies(((held, torch.empty(3)), False), ((held, OUT), True)).are_all
+
+
+def test_what_kernels_wrote_or_were_given_is_their_own() -> None:
+    assert not copies(((X, torch.zeros(8, 16)), False), ((X, OUT), True), ((OUT,), False)).are_all
+    assert not copies(((X,), False), out=X[:, :4].t().contiguous()).is_clear, "of its inputs"
+    assert not copies(((torch.arange(128),), False), out=torch.arange(128.0).view(8, 16)).is_clear, "whole numbers"
+    assert not copies(((OUT[:3],), False)).are_all, "a part"
+    odd = (3, "text", None, torch.empty(0), torch.ones(3, dtype=torch.float8_e4m3fn), np.array([None]))
+    assert not copies(((torch.full((4,), float("nan")), *odd), False)).are_all
+
+
+def test_a_few_numbers_are_not_enough() -> None:
+    few = copies(((OUT[0, :4],), False), out=OUT[0, :4])
+    assert not few.is_clear
+    assert not few.are_all
+    for _ in range(3):
+        contents = Contents()
+        out = torch.randn(4)
+        contents.keep((out,), False)
+        few.add([out], (), contents.rows)
+    assert few.are_all
+
+
+def test_narrow_and_large_outputs_are_not_looked_for() -> None:
+    assert Copies.fit([OUT, OUT])
+    assert not Copies.fit([OUT.half()])
+    assert not Copies.fit([torch.empty(0)])
+    assert not Copies.fit([OUT.expand(1 << 10, 8, 16)])
+    contents = Contents()
+    contents.keep((torch.empty(1, device="meta").expand(1 << 40), np.broadcast_to(np.float32(1), (1 << 40,))), False)
+    assert contents.rows == []
+
+
+def test_a_worker_may_say_anything() -> None:
+    found = Copies()
+    found.add([OUT], [], [None, {"data": "?"}, {"data": 3}, {"data": "AAAA", "after": "x"}])
+    assert found.found == 0
+    found.add([OUT], [], {"no": "list"})
+    assert found.found == 0
