@@ -15,11 +15,13 @@ X = torch.randn(8, 16)
 OUT = X.sigmoid()
 
 
-def copies(*shown: tuple[Any, bool], out: torch.Tensor = OUT, given: tuple[torch.Tensor, ...] = (X,)) -> Copies:
-    contents, found = Contents(), Copies()
+def copies(
+    *shown: tuple[Any, bool], out: torch.Tensor = OUT, given: torch.Tensor = X, memory: torch.Tensor | None = None
+) -> Copies:
+    contents, found = Contents(memory), Copies()
     for values, after in shown:
         contents.keep(values, after)
-    found.add([out], given, contents.rows)
+    found.add([out], [given], contents.rows)
     return found
 
 
@@ -58,11 +60,37 @@ def test_what_comes_out_lay_there_before(held: Any) -> None:
 
 def test_what_kernels_wrote_or_were_given_is_their_own() -> None:
     assert not copies(((X, torch.zeros(8, 16)), False), ((X, OUT), True), ((OUT,), False)).are_all
-    assert not copies(((X,), False), out=X[:, :4].t().contiguous()).is_clear, "of its inputs"
-    assert not copies(((torch.arange(128),), False), out=torch.arange(128.0).view(8, 16)).is_clear, "whole numbers"
+    assert not copies(((X.clone(),), False), out=X[:, :8].t().contiguous()).are_all, "of its inputs"
+    assert not copies(((X.clone(),), False), out=X[2:5]).is_clear, "of its inputs, as they are"
+    assert not copies(((X.t(),), False), out=X.t(), memory=X.view(-1)).are_all, "a view of its inputs"
+    assert not copies(((torch.arange(128).flip(0),), False), out=torch.arange(128.0)).are_all, "whole numbers"
     assert not copies(((OUT[:3],), False)).are_all, "a part"
     odd = (3, "text", None, torch.empty(0), torch.ones(3, dtype=torch.float8_e4m3fn), np.array([None]))
     assert not copies(((torch.full((4,), float("nan")), *odd), False)).are_all
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_outputs_lay_there_as_they_are(dtype: torch.dtype) -> None:
+    """Where what comes out are numbers of the inputs: sorted, padded, gathered."""
+    given = X.to(dtype)
+    out = given.sort(-1)[0]
+    for held in (out, out.view(torch.uint8), torch.cat([given, out]), *([out.double()] * (dtype != torch.bfloat16))):
+        assert copies(((held, torch.empty(3)), False), ((out,), True), out=out, given=given).are_all
+    assert not copies(((given.clone(),), False), ((out,), True), ((out,), False), out=out, given=given).are_all
+    places = given.argsort(-1)
+    assert copies(((places,), False), out=places, given=given).are_all
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_factor_and_an_offset_are_no_work(dtype: torch.dtype) -> None:
+    given, out = X.to(dtype), OUT.to(dtype)
+    for held in (out.float() * 1.001, OUT.double() * -3 + 1, OUT.half() + OUT.half() * 0.01):
+        assert copies(((held, torch.empty(3)), False), ((held, out), True), out=out, given=given).are_all
+    assert not copies(((out.float() + torch.randn(8, 16) / 20,), False), out=out, given=given).are_all
+    written = ((given.clone(),), False), ((out.float(),), True), ((out.float() * 2,), False)
+    assert not copies(*written, out=out, given=given).are_all
+    for held in (given.t().float().contiguous(), given.t().half(), given.t().double()):
+        assert not copies(((held,), False), out=given.t() * 2 + 1, given=given).are_all, "copies of its inputs"
 
 
 def test_a_few_numbers_are_not_enough() -> None:
@@ -79,7 +107,7 @@ def test_a_few_numbers_are_not_enough() -> None:
 
 def test_narrow_and_large_outputs_are_not_looked_for() -> None:
     assert Copies.fit([OUT, OUT])
-    assert not Copies.fit([OUT.half()])
+    assert not copies(((OUT.half(),), False), out=OUT.half().t().contiguous(), given=X.half()).are_all
     assert not Copies.fit([torch.empty(0)])
     assert not Copies.fit([OUT.expand(1 << 10, 8, 16)])
     contents = Contents()

@@ -398,6 +398,24 @@ def test_jitted_entry_points_get_arrays(load):
         call(loaded, X.bfloat16(), 3.0)
 
 
+def test_functions_of_libraries_that_a_jitted_function_names_are_linked(load):
+    """Numba's own name for BLAS is ``numba_xxgemm``; an external function has any."""
+    text = """
+import ctypes, numba
+from llvmlite import binding
+from numba import types
+binding.add_symbol("sgemm_", ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value)
+sgemm = types.ExternalFunction("sgemm_", types.int32(types.int32))
+@numba.njit
+def inner(n): return sgemm(n)
+@numba.njit
+def gelu(n): return inner(n)
+"""
+    loaded = load(text, "numba")
+    assert call(loaded, -3) == 3
+    assert loaded.linked() == {"numba.sgemm_": 1}
+
+
 # -- Triton -----------------------------------------------------------------------------------------------------------
 
 PRELUDE = """

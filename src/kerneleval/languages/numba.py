@@ -7,12 +7,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from kerneleval.languages.binaries.elf import ARITHMETIC
 from kerneleval.languages.common.base import register
 from kerneleval.languages.common.python_module import PythonLanguage
 from kerneleval.languages.common.watch import Patch
 
 _BLAS = re.compile(r"numba_((?:xx|xg|ez_|raw_)\w+)")
 """Names in compiled code of the functions by which Numba's run-time calls BLAS and LAPACK."""
+
+_DECLARED = re.compile(r'^declare [^@\n]*@"?([\w.$]+)', re.MULTILINE)
+"""Functions that compiled code takes from elsewhere, as an ``ExternalFunction`` is."""
 
 
 @register
@@ -45,11 +49,13 @@ class Numba(PythonLanguage):
         )
 
     def linked(self, kernel: Any) -> tuple[str, ...]:
-        """BLAS and LAPACK, which Numba calls for ``np.dot``, ``@`` and ``np.linalg``."""
+        """BLAS and LAPACK, which Numba calls for ``np.dot``, ``@`` and ``np.linalg``, and what else it names."""
         overloads = getattr(getattr(kernel, "_dispatcher", kernel), "overloads", {})
         found: set[str] = set()
         for compiled in list(overloads.values()):
-            found.update(_BLAS.findall(compiled.library.get_llvm_str()))
+            text = compiled.library.get_llvm_str()
+            found.update(_BLAS.findall(text))
+            found.update(name for name in _DECLARED.findall(text) if ARITHMETIC.match(name))
         return tuple(f"numba.{name}" for name in sorted(found))
 
 

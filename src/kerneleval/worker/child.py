@@ -483,8 +483,12 @@ class Worker:
         """
         assert self.loaded is not None and self.observing is not None and self.in_order is not None
         self.moved = [self._move(plain) for plain in self.plain_calls] if message["in_order"] else []
-        how = {name: bool(message.get(name)) for name in ("record", "mute", "look")}
-        self.recording = self.observing.begin(self.loaded, **how)
+        self.recording = self.observing.begin(
+            self.loaded,
+            record=bool(message["record"]),
+            mute=bool(message["mute"]),
+            inputs=self.arenas["in"].bytes if message.get("look") else None,
+        )
         return {"op": "observing"}
 
     def on_observed(self, message: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,13 +70,15 @@ class Observing:
         """Functions that these objects hold now are to stay what they are."""
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
 
-    def begin(self, loaded: Loaded, *, record: bool, mute: bool, look: bool = False) -> AbstractContextManager[Any]:
-        """Count launches from now on, make them no-ops or look at their arguments; what is to be around the calls."""
+    def begin(self, loaded: Loaded, *, record: bool, mute: bool, inputs: Any = None) -> AbstractContextManager[Any]:
+        """Count launches from now on, or make them no-ops; what is to be around the calls. With ``inputs``, the memory
+        where the inputs are, see what lies elsewhere in the arguments of launches.
+        """
         self._seen, self._others, self._recorded = {}, {}, record
         self._before = loaded.launches()
         loaded.mute(mute)
-        self._contents = Contents()
-        loaded.look(self._contents.keep if look else None)
+        self._contents = Contents(inputs)
+        loaded.look(None if inputs is None else self._contents.keep)
         self._extensions.mute(mute)
         loaded.watch(True)
         return self._recording() if record else contextlib.nullcontext()

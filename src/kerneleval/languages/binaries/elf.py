@@ -48,7 +48,7 @@ _LOADER = frozenset(
 )
 """Functions that find others' functions, and those that start programs, which may compute with anything."""
 
-_ARITHMETIC = re.compile(
+ARITHMETIC = re.compile(
     r"(cblas_|LAPACKE_|mkl_|MKL_|dnnl_|cublas|cudnn|cusolver|cusparse|cufft|cutensor|_ZN2at|_ZN5torch|_ZN3c10|_ZN4dnnl)"
     r"|[sdcz](ge|sy|he|tr|po|or|un|ga)[a-z0-9]{1,4}_?$|[sdcz](dot[uc]?|axpy|scal|nrm2|copy|swap|gemv|ger)_?$"
 )
@@ -91,7 +91,7 @@ def foreign_names(path: Path) -> list[str]:
     found = [(n, version) for n, version in undefined if n not in _START_UP and not n.startswith(_TRANSACTIONAL)]
     if any(version > 1 for _, version in found):
         return sorted({n for n, version in found if version <= 1 and not n.startswith(_OPENMP)})
-    return sorted({n for n, _ in found if _ARITHMETIC.match(n)})
+    return sorted({n for n, _ in found if ARITHMETIC.match(n)})
 
 
 def loader_names(path: Path) -> list[str]:
