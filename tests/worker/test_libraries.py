@@ -46,6 +46,8 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
         (lambda x: np.ascontiguousarray(x.numpy().T).dot(np.ones((3, 3))), "numpy.ndarray.dot"),
         (lambda x: np.einsum("ij,jk->ik", np.array(x), x.numpy()), "numpy.einsum"),
         (lambda x: x.numpy().sum(), "numpy.add"),
+        (lambda x: x.numpy().clip(0, 1), "numpy.clip"),
+        (lambda x: np.linalg._umath_linalg.det(x.numpy()), "numpy.det"),  # type: ignore[attr-defined]
         (lambda x: np.linalg.solve(x.numpy() + np.eye(3), x.numpy()), "numpy.solve"),
         (lambda x: np.exp(x.numpy(), out=np.empty((3, 3), np.float32)), "numpy.exp"),
         (lambda x: np.sort(x.numpy().astype(np.float64).reshape(-1)[::-1]), "numpy.sort"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -68,6 +69,25 @@ def test_compiled_code_is_used_again_after_a_watched_window(observing: Observing
     assert torch.equal(watched, wanted)
     assert torch.equal(function(x), wanted)
     assert len(runs) == (2 if record else 3)
+
+
+def test_operators_of_every_namespace_are_counted_in_every_thread(observing: Observing) -> None:
+    """PyTorch brings more than ``aten``; operators that others register are known by what they dispatch."""
+    x = torch.randn(4, 4)
+
+    def compute() -> None:
+        torch.ops.mkldnn._linear_pointwise(x, x, None, "none", [], "")
+
+    with torch.library._scoped_library("of_others", "DEF") as library:
+        library.define("double(Tensor x) -> Tensor")
+        library.impl("double", lambda one: one * 2, "CPU")
+        with observing.begin(Nothing(), record=True, mute=False), ThreadPoolExecutor(1) as pool:  # type: ignore[arg-type]
+            pool.submit(compute).result()
+            pool.submit(torch.ops.of_others.double, x).result()
+        seen = observing.end(Nothing())["aten"]  # type: ignore[arg-type]
+    assert seen["mkldnn._linear_pointwise.default"] == 1
+    assert seen["aten.mul.Tensor"] == 1
+    assert not any(name.startswith("of_others") for name in seen)
 
 
 def test_nothing_has_changed_until_something_has(observing: Observing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,17 +17,19 @@ from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-__all__ = ["Extensions", "everywhere"]
+__all__ = ["Extensions", "everywhere", "registered"]
 
 _WITH_KEYWORDS = 0x0002
 """``METH_KEYWORDS`` of CPython's ``methodobject.h``."""
 
 
 @contextlib.contextmanager
-def everywhere(seen: dict[str, int], on_loss: Callable[[], None]) -> Iterator[None]:
-    """Count the ATen operators of all threads inside the block, by ``aten.name.overload``. PyTorch before 2.7 cannot.
+def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[[], None]) -> Iterator[None]:
+    """Count PyTorch's own operators of all threads inside the block, by ``aten.name.overload``. PyTorch before 2.7
+    cannot.
 
     Args:
+        brought: names of the operators that PyTorch brings, as :func:`registered` gives them.
         on_loss: called where the profiler was ended inside the block, so that operators were not counted.
     """
     import torch
@@ -56,11 +58,18 @@ def everywhere(seen: dict[str, int], on_loss: Callable[[], None]) -> Iterator[No
         for event in events:
             space, _, name = event.name().partition("::")
             full = ".".join(filter(None, (event.name(), event.overload_name())))
-            if space == "aten" and not _is_made_of_others(full):
-                found[f"aten.{name}.{event.overload_name() or 'default'}"] += 1
+            if full in brought and not _is_made_of_others(full):
+                found[f"{space}.{name}.{event.overload_name() or 'default'}"] += 1
         # what the caller's thread dispatched is here twice: before its mode and after
         for name, count in found.items():
             seen.setdefault(name, count)
+
+
+def registered() -> frozenset[str]:
+    """``namespace::name.overload`` of the operators that there are now."""
+    import torch
+
+    return frozenset(torch._C._dispatch_get_all_op_names())
 
 
 @functools.cache

@@ -49,6 +49,8 @@ _SWITCHES = {
     "torch._C": "_DisablePythonDispatcher _DisableTorchDispatch _ExcludeDispatchKeyGuard _ForceDispatchKeyGuard"
     " ExcludeDispatchKeyGuard _SetExcludeDispatchKeyGuard _dispatch_tls_set_dispatch_key_excluded"
     " _dispatch_tls_set_dispatch_key_included _pop_torch_dispatch_stack _unset_dispatch_mode",
+    "torch._C._autograd": "_enable_record_function",
+    "torch.autograd": "_enable_record_function",
     "torch.utils._python_dispatch": "_disable_current_modes _pop_mode _pop_mode_temporarily",
 }
 """What switches off the recording of operators; only PyTorch itself has a use for it."""
@@ -60,6 +62,9 @@ _BELOW = {
     "torch.library": "get_kernel",
 }
 """What calls a kernel of an operator below its recording. Operators of the candidate's own may have a use for it."""
+
+_CALLS_FOR_OTHERS = frozenset(("asyncio", "concurrent", "multiprocessing", "threading"))
+"""Packages that call, in a thread, what somebody gave them; PyTorch gives them none of the functions above."""
 
 _LOOKED_THROUGH = frozenset(("_io", "codecs", "ctypes", "inspect", "io", "os", "pathlib"))
 """Modules that act for their caller: what counts is who called them."""
@@ -148,7 +153,7 @@ class Guard:
         self, switch: Callable[..., Any], what: str, concerns: Callable[[Any], bool] = lambda _first: True
     ) -> Callable[..., Any]:
         def noting(*args: Any, **keywords: Any) -> Any:
-            if self._is_own_frame(sys._getframe(1)) and concerns(args[0] if args else None):
+            if self._is_asked_by(sys._getframe(1)) and concerns(args[0] if args else None):
                 self.note("fail", what)
             return switch(*args, **keywords)
 
@@ -159,7 +164,7 @@ class Guard:
         name = "_op_dk"
 
         def taken(operator: Any) -> Any:
-            if self._is_own_frame(sys._getframe(1)) and _is_brought(operator):
+            if self._is_asked_by(sys._getframe(1)) and _is_brought(operator):
                 self.note("fail", f"calls PyTorch's operators below their recording (torch._ops.OpOverload.{name})")
             try:
                 return vars(operator)[name]
@@ -168,6 +173,11 @@ class Guard:
 
         kept = property(taken, lambda operator, value: vars(operator).__setitem__(name, value))
         setattr(_owner("torch._ops.OpOverload"), name, kept)
+
+    def _is_asked_by(self, frame: FrameType) -> bool:
+        """Whether the candidate calls, or a thread for it."""
+        name = dict.get(frame.f_globals, "__name__")
+        return self._is_own_frame(frame) or (isinstance(name, str) and name.split(".")[0] in _CALLS_FOR_OTHERS)
 
     def _is_own_frame(self, frame: FrameType) -> bool:
         return self._is_own(frame.f_globals) or frame.f_code.co_filename.startswith(self._own)

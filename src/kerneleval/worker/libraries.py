@@ -81,6 +81,15 @@ _METHODS = (
 )
 """Methods of arrays that compute and are neither ufuncs nor functions of NumPy's."""
 
+_UFUNCS = frozenset(
+    one
+    for name, module in list(sys.modules.items())
+    if name.partition(".")[0] == "numpy"
+    for one in list(getattr(module, "__dict__", {}).values())
+    if isinstance(one, np.ufunc)
+)
+"""NumPy's, also those that only its own methods and transforms call."""
+
 _CONVERTERS = (
     *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "require"),
 )
@@ -238,7 +247,7 @@ class Followed(np.ndarray[Any, Any]):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """See NumPy's protocol; ufuncs that are neither NumPy's nor SciPy's are the candidate's own, as Numba's are."""
-        if any(getattr(module, ufunc.__name__, None) is ufunc for module in (np, sys.modules.get("scipy.special"))):
+        if ufunc in _UFUNCS or getattr(sys.modules.get("scipy.special"), ufunc.__name__, None) is ufunc:
             _count(ufunc.__name__)
         given = kwargs.get("out")
         made = getattr(ufunc, method)(*_bare(inputs), **_bare(kwargs))

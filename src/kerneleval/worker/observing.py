@@ -21,7 +21,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from kerneleval.languages import Loaded
-from kerneleval.worker.below import Extensions, everywhere
+from kerneleval.worker.below import Extensions, everywhere, registered
 from kerneleval.worker.contents import Contents
 from kerneleval.worker.libraries import Libraries
 
@@ -46,6 +46,7 @@ class Observing:
         self._stance = torch.compiler.set_stance
         self._registry: tuple[set[str], ...] = tuple(getattr(torch.library, n, set()) for n in ("_defs", "_impls"))
         self._registered = _registered(self._registry)
+        self._brought = registered()
         self._recorder = _recorder_class(TorchDispatchMode)
         self._extensions = Extensions()
         self._libraries = Libraries()
@@ -90,7 +91,7 @@ class Observing:
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(self._stance("force_eager"))
             stack.enter_context(self._libraries.followed(self._others))
-            stack.enter_context(everywhere(self._seen, self._lost))
+            stack.enter_context(everywhere(self._seen, self._brought, self._lost))
             stack.enter_context(self._recorder(self._seen))
             yield
 

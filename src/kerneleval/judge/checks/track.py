@@ -436,12 +436,11 @@ class _Examination:
         # kernels in compiled code cannot be made no-ops, and those of a forward call need not serve a given gradient
         if (seen.launches or seen.extensions) and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
-        if one.rank == 0 and seen.launches and self.calls.device.name == "cpu":  # what it reads is in host memory
-            one.copies = self._copies(subject)
+        if one.rank < 2 and seen.launches and self.calls.device.name == "cpu":  # what it reads is in host memory
+            one.copies = self._copies(subject, Copies(whole=one.rank == 1))
 
-    def _copies(self, subject: Subject) -> bool:
+    def _copies(self, subject: Subject, copies: Copies) -> bool:
         """Whether what comes out lay in arguments of its kernels before, on inputs that were never seen."""
-        copies = Copies()
         for _ in range(_CALLS_FOR_COPIES):
             subject = subject.again()
             if not copies.fit(subject.native):

@@ -32,9 +32,15 @@ _MOST_OUTPUTS = 1 << 16
 
 
 class Copies:
-    """Counts over several calls."""
+    """Counts over several calls.
 
-    def __init__(self) -> None:
+    Args:
+        whole: look for outputs as they are alone, not for single numbers or scaled ones: a kernel behind a library's
+            arithmetic may change few numbers, or scale, and do what it is for.
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self.wanted = self.found = 0
         """Numbers that came out and are in no input, whole ones apart; those that lay in arguments of kernels."""
         self.wanted_whole = self.found_whole = 0
@@ -59,14 +65,15 @@ class Copies:
     def add(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], rows: Any) -> None:
         """Look for the outputs of one call in what the worker says that lay in arguments, in order of time."""
         read = [*_read(rows)]
-        if all(t.dtype in _NEAR for t in outputs):
+        if not self._whole and all(t.dtype in _NEAR for t in outputs):
             self._add_numbers(outputs, inputs, read)
         for output in outputs:
             if output.unique().numel() >= _FEW and not any(
                 _bytes(output) in _bytes(t.to(output.dtype)) for t in inputs
             ):
                 self.wanted_whole += 1
-                there = (row.after for row in read if row.holds(output) or row.is_scaled(output, inputs))
+                scaled = not self._whole
+                there = (r.after for r in read if r.holds(output) or (scaled and r.is_scaled(output, inputs)))
                 self.found_whole += next(there, True) is False
 
     def _add_numbers(
