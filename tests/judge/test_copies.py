@@ -108,7 +108,7 @@ def test_a_few_numbers_are_not_enough() -> None:
     few = copies(((OUT[0, :4],), False), out=OUT[0, :4])
     assert not few.is_clear
     assert not few.are_all
-    for _ in range(3):
+    for _ in range(2):
         contents = Contents()
         out = torch.randn(4)
         contents.keep((out,), False)

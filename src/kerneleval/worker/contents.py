@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Contents"]
 
-_MOST_BYTES = 1 << 22
+_MOST_BYTES = 1 << 23
 """Of all arguments together; what comes later is left out."""
 
 _DEEPEST = 3

@@ -38,10 +38,14 @@ _OF_TORCH = re.compile(r"_ZN(?:2at|4dnnl|5torch)\w+")
 refers to many, and those that compute go through the dispatcher, but for the next ones."""
 
 _PAST_THE_DISPATCHER = re.compile(
-    r"_ZN4dnnl\w+|_ZN2at(?:6native|3cpu4blas|4cuda4blas)\w+|_ZN2at5_ops\d+\w+10redispatchE\w+"
+    r"_ZN2at(?:20enableRecordFunction|24set_record_function_tls_|15disableCallback|14removeCallback)\w+"
+    r"|_ZN2at\d+clear(?:Global|ThreadLocal)?Callbacks\w+|_ZN4dnnl\w+"
+    r"|_ZN2at(?:6native|3cpu4blas|4cuda4blas)\w+|_ZN2at5_ops\d+\w+10redispatchE\w+"
     r"|_ZN2at(?:3cpu|3mps|3xpu|4cuda)(?P<length>\d+)(?P<operator>[a-z_]\w+)"
 )
-"""Where ``operator``, of that many characters and what follows it, is the name of an operator."""
+"""Also what switches the recording of operators off. Where ``operator``, of that many characters and what follows it,
+is the name of an operator.
+"""
 
 _LOOKING_UP = ("ctypes.dlsym", "ctypes.dlsym/handle")
 _ALLOCATES = re.compile("as_strided|copy|empty|fill|full|ones|resize|view|zero")

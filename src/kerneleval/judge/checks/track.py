@@ -43,7 +43,7 @@ _ALIKE = 0.02
 
 _TIMEOUT_S = 30.0
 
-_CALLS_FOR_COPIES = 4
+_CALLS_FOR_COPIES = 8
 """Most calls for numbers to look for, where few come out."""
 
 _MOST = 1 << 53

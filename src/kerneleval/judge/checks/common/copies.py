@@ -17,8 +17,8 @@ import torch
 
 __all__ = ["Copies"]
 
-_FEW = 16
-"""So many numbers must have been looked for, or be in an output, before anything is said."""
+_FEW, _FEW_WHOLE = 8, 16
+"""So many numbers must have been looked for, or be in an output that is looked for, before anything is said."""
 
 _NEAR = {torch.float32: 1e-6, torch.complex64: 1e-6, torch.float64: 1e-14, torch.complex128: 1e-14}
 """Relative distance up to which two numbers are one; in narrower dtypes too many are the same by chance."""
@@ -68,7 +68,7 @@ class Copies:
         if not self._whole and all(t.dtype in _NEAR for t in outputs):
             self._add_numbers(outputs, inputs, read)
         for output in outputs:
-            if output.unique().numel() >= _FEW and not any(
+            if output.unique().numel() >= _FEW_WHOLE and not any(
                 _bytes(output) in _bytes(t.to(output.dtype)) for t in inputs
             ):
                 self.wanted_whole += 1
