@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import torch
 
 from kerneleval.records import InfrastructureError, Protocol, TensorSpec, UsageError
 from kerneleval.tasks import open_task, shapes
+from kerneleval.tasks.formats import survey as surveys
 from kerneleval.tasks.formats.kernelbench import category_of, read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -283,6 +285,45 @@ def test_line_numbers_survive_a_change_of_sizes(tmp_path):
     file = ProblemFile(write(tmp_path, LINEAR.replace("torch.rand(batch, features_in)", "torch.rand(nope)")))
     with pytest.raises(UsageError, match=r"line 22: get_inputs\(\) raised NameError"):
         survey(file, {"batch": 3, "features_in": 5})
+
+
+RECURRENT = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.{made}
+
+    def forward(self, x):
+        out, state = self.net(x)
+        return out.sum(-1), *(state if isinstance(state, tuple) else (state,))
+
+def get_inputs():
+    return [torch.rand({shape})]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "shape"),
+    [
+        ("LSTM(6, 5, 2, batch_first=True)", (3, 24, 6)),
+        ("LSTM(6, 5, bidirectional=True, proj_size=2)", (24, 3, 6)),
+        ("GRU(6, 5)", (24, 6)),
+        ("RNN(6, 5, nonlinearity='relu', bias=False)", (24, 3, 6)),
+    ],
+)
+def test_long_recurrences_are_surveyed_by_their_first_steps(tmp_path, monkeypatch, made, shape):
+    file = ProblemFile(write(tmp_path, RECURRENT.format(made=made, shape=shape)))
+    short = survey(file, {})
+    monkeypatch.setattr(surveys, "_FIRST_STEPS", 24)
+    whole = survey(file, {})
+    assert replace(short, steps=0, flops=0) == replace(whole, steps=0, flops=0)
+    assert short.flops == pytest.approx(whole.flops, rel=0.01)
+    assert short.steps == pytest.approx(whole.steps, rel=0.5)
 
 
 def test_integers_that_the_model_reads_itself_are_known(tmp_path):
