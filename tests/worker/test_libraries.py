@@ -156,3 +156,35 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     before, after = ended.stdout.strip().split("\n")
     assert before == "{'own.so: sgemm_': 1}"
     assert after == "['own.so'] {'own.so: sgemm_': 1, 'ctypes.from_address': 1} ['pyarrow']"
+
+
+def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
+    """They may compute with anything, and no mode and no profiler sees it; those of compilers are the compilers'."""
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import os, subprocess, sys\n"
+        "from multiprocessing.pool import Pool\n"
+        "def program(): subprocess.run(['true'], check=True)\n"
+        "def fork(): os.fork() or os._exit(0)\n"
+        "def pool(): Pool(1).terminate()\n"
+        "def system(): os.system('true')\n"
+        "def library(): import ctypes.util; ctypes.util.find_library('gomp')\n"
+    )
+    code = (
+        "import sys\n"
+        "from kerneleval.worker.libraries import Libraries\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "seen = Libraries()\n"
+        "import own\n"
+        "getattr(own, sys.argv[1])()\n"
+        "print(sorted(seen.looked_up))"
+    )
+    for name, told in (
+        ("program", "['process.subprocess.Popen']"),
+        ("fork", "['process.os.fork']"),
+        ("pool", "['process.os.fork']"),
+        ("system", "['process.os.system']"),
+        ("library", "[]"),
+    ):
+        ended = subprocess.run([sys.executable, "-c", code, name], capture_output=True, text=True, check=True)
+        assert ended.stdout.strip() == told, name

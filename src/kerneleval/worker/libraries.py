@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,6 +95,12 @@ _UFUNCS = frozenset(
 )
 """NumPy's, also those that only its own methods and transforms call."""
 
+_STARTING = frozenset(
+    ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
+)
+_STARTS_FOR_OTHERS = re.compile(r"(?:asyncio|concurrent|multiprocessing|os|pty|subprocess|torch\.multiprocessing)\b.*")
+"""Modules that start a process for who called them."""
+
 _CONVERTERS = (
     *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "require"),
 )
@@ -121,8 +128,11 @@ class Libraries:
             if type(name) is str and (_computes(name) or _OF_TORCH.fullmatch(name)):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
         elif event == "ctypes.cdata":
-            if not sys._getframe(1).f_code.co_filename.startswith((*library_folders(), _PACKAGE)):
+            if not _is_of_library(sys._getframe(1)):
                 self._looked_up["ctypes.from_address"] = 1  # arrays over such memory are not followed
+        elif event in _STARTING:
+            if _is_for_candidate(sys._getframe(1)):
+                self._looked_up[f"process.{event}"] = 1
         elif event in ("import", "ctypes.dlopen") and arguments:
             path = arguments[event == "import"]
             if type(path) is str and os.sep in path:
@@ -147,7 +157,7 @@ class Libraries:
     @property
     def looked_up(self) -> dict[str, int]:
         """Functions of libraries that were looked up by ``ctypes`` so far, or that its native code is linked with:
-        ``ctypes.name`` or ``file: name`` -> 1.
+        ``ctypes.name`` or ``file: name`` -> 1. And how it started processes, ``process.os.fork``, which may compute.
         """
         return dict(self._looked_up)
 
@@ -174,6 +184,17 @@ class Libraries:
                     stack.enter_context(_replaced(owner, name))
             yield
         seen |= Followed.counts
+
+
+def _is_of_library(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((*library_folders(), _PACKAGE))
+
+
+def _is_for_candidate(frame: FrameType | None) -> bool:
+    """Whether the candidate starts the process that starts, and no library: compilers start programs."""
+    while frame is not None and _STARTS_FOR_OTHERS.fullmatch(str(frame.f_globals.get("__name__"))):
+        frame = frame.f_back
+    return frame is not None and not _is_of_library(frame)
 
 
 def _package(path: str) -> str:
