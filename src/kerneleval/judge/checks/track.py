@@ -436,7 +436,8 @@ class _Examination:
         # kernels in compiled code cannot be made no-ops, and those of a forward call need not serve a given gradient
         if (seen.launches or seen.extensions) and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
-        if one.rank < 2 and seen.launches and self.calls.device.name == "cpu":  # what it reads is in host memory
+        # the arguments of kernels are seen where launches are, and are read in host memory
+        if one.rank < 2 and seen.launches and self.can_mute and self.calls.device.name == "cpu":
             one.copies = self._copies(subject, Copies(whole=one.rank == 1))
 
     def _copies(self, subject: Subject, copies: Copies) -> bool:
