@@ -62,13 +62,15 @@ def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
-    own = {"directions": specimen.directions, "patience_s": 6.0} | (
+    own = {"directions": specimen.directions, "patience_s": 1.0} | (
         {"categories": ()} if specimen.task.endswith(".py") else {}
     )
     started = time.monotonic()
     with monkeypatch.context() as patched:
         patched.setattr(patience, "CALLS_S", 3.0 if "timeout" in specimen.reasons else 25.0)
         patched.setattr(patience, "LONGEST_S", 12.0)
+        patched.setattr(patience, "_SHORT_S", 1.0)  # a few windows of a small case are judged here
+        patched.setattr(patience, "_FREE_SHARE", 0.1)
         patched.setattr(host, "_STALL_S", 4.0)
         if "load" in specimen.stages:
             patched.setattr(worker_pool, "LOAD_S", 4.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -178,40 +179,69 @@ def test_without_a_sign_it_is_over_soon(monkeypatch: pytest.MonkeyPatch) -> None
     assert other.is_over() and other.why() == "within 16 s"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells what processes do")
-@pytest.mark.parametrize("works", [True, False])
-def test_programs_that_work_are_a_sign(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells what processes do")
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("name", "program", "sign"),
+    [
+        ("cc1plus", "while :; do :; done", True),
+        ("/usr/bin/x86_64-linux-gnu-g++-12", "while :; do :; done", True),
+        ("cc1plus", "sleep 100; :", False),
+        ("spins", "while :; do :; done", False),
+    ],
+)
+def test_compilers_that_work_are_a_sign(name: str, program: str, sign: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_LOOK_S", 0.01)
     monkeypatch.setattr(host, "_WORKING_S", 0.01)
     monkeypatch.setattr(host, "_OFTEN_S", 0.0)
-    program = "while True: pass" if works else "import time\ntime.sleep(100)"
-    with subprocess.Popen([sys.executable, "-S", "-c", program]) as child:
+    with subprocess.Popen([name, "-c", program], executable="/bin/sh", start_new_session=True) as child:
         one = Waiting(TimeLimit(15.0, 120.0), lambda: [os.getpid(), child.pid], frozenset({os.getpid()}))
         try:
             time.sleep(0.5)
             one.look()  # what was used so far
-            signed_s, until = one.compiled_s, time.monotonic() + (PATIENCE_S if works else 1.0)
+            signed_s, until = one.compiled_s, time.monotonic() + (PATIENCE_S if sign else 1.0)
             while one.compiled_s == signed_s and time.monotonic() < until:
                 time.sleep(0.02)
                 one.look()
         finally:
-            child.kill()
-    assert (one.compiled_s > signed_s) == works
+            os.killpg(child.pid, signal.SIGKILL)
+    assert (one.compiled_s > signed_s) == sign
+
+
+@LINUX
+@pytest.mark.parametrize("works", [True, False])
+def test_signs_count_where_something_computes(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library may sleep, or wait for a lock, as long as it is called to."""
+    monkeypatch.setattr(host, "_OFTEN_S", 0.0)
+    program = "while :; do :; done" if works else "sleep 100; :"
+    with subprocess.Popen(["sh", "-c", program], start_new_session=True) as child:
+        one = Waiting(TimeLimit(15.0, 120.0), lambda: [child.pid], frozenset({child.pid}))
+        try:
+            time.sleep(0.3)
+            one.look()
+            until = time.monotonic() + (PATIENCE_S if works else 1.0)
+            while not one.compiled_s and time.monotonic() < until:
+                time.sleep(0.02)
+                one.sign()
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert (one.compiled_s > 0) == works
 
 
 COMPILES_LONG = """
 import subprocess
-import sys
 
 import torch
 
-BUSY = "import time\\nend = time.time() + 5\\nwhile time.time() < end: pass"
+BUSY = "end=$((SECONDS + 5)); while [ $SECONDS -lt $end ]; do :; done"
 done = []
 
 
 def gelu(x):
     if not done:
-        done.append(subprocess.run([sys.executable, "-c", BUSY], check=True))
+        done.append(subprocess.run(["cc1plus", "-c", BUSY], executable="/bin/bash", check=True))
     return torch.nn.functional.gelu(x)
 """
 

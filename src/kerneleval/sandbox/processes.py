@@ -280,6 +280,14 @@ def deleted_bytes(pids: Iterable[int]) -> int:
     return sum(found.values())
 
 
+def command(pid: int) -> list[str]:
+    """Its command and arguments, empty where they are not known. The process may have chosen others since."""
+    try:
+        return _read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
 def name_of(pid: int) -> str:
     """Name of the program, ``?`` when the process is gone. The process chose it."""
     try:

@@ -22,7 +22,7 @@ from kerneleval.worker.wire import WireError
 __all__ = ["CompileWatch"]
 
 _EVERY_S = 0.5
-"""Seconds between two looks. A window that takes less is not looked at."""
+"""Seconds between two looks, and before the first half as many. A window that takes less is not looked at."""
 
 _DEEPEST = 1000
 """Frames of a thread that are looked at."""
@@ -103,7 +103,9 @@ class CompileWatch:
 
     def _run(self, done: threading.Event, caller: int) -> None:
         with contextlib.suppress(WireError):  # the judge is gone
-            while not done.wait(_EVERY_S):
+            pause_s = _EVERY_S / 2
+            while not done.wait(pause_s):
+                pause_s = _EVERY_S
                 frames = {thread: frame for thread, frame in self._frames().items() if thread != threading.get_ident()}
                 if self.sees(frames, caller):
                     self._tell()

@@ -7,7 +7,9 @@ worker. No answer of a worker is believed beyond its form.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import re
 import select
 import signal
 import socket
@@ -50,6 +52,21 @@ _LOOK_S = 1.0
 
 _WORKING_S = 0.1
 """CPU time of theirs between two looks that tells a compiler from a program that waits."""
+
+_COMPILERS = re.compile(
+    r"(?:[\w.]+-)*(?:as|c\+\+|cc|cc1|cc1plus|cicc|clang|clang\+\+|collect2|cudafe\+\+|fatbinary|g\+\+|gcc|gold|hipcc|icpx|"
+    r"ispc|ld|lld|llc|lto1|lto-wrapper|metal|nvcc|nvlink|opt|ptxas|rustc)(?:-[\d.]+)?"
+)
+"""Names of the programs that compile, with what stands before and after them (``x86_64-linux-gnu-g++-12``)."""
+
+_COMPILE_WORKER = re.compile(r"_inductor/compile_worker|multiprocessing\.(?:forkserver|spawn)")
+"""What stands in the command of a Python that compiles for another."""
+
+_SHARE = 0.02
+"""CPU time per second by which a worker that compiles, or imports, is told from one that sleeps in a library."""
+
+_CREDIT = 10.0
+"""Seconds of compilation for one of CPU time at most: the least share of a processor that a busy machine gives."""
 
 _OFTEN_S, _SELDOM_S = 0.2, 3.0
 """Seconds between two signs of compilation: an earlier one is not heard, and a longer time counts as so much."""
@@ -102,8 +119,9 @@ class Waiting:
         self._deadline_s = self._began_s + limit.calls_s
         self._waited_s = 0.0
         self._used_ns: dict[int, int] = {}
+        self._work = _Work(family)
         self.compiled_s = 0.0
-        """For how long there were signs of compilation."""
+        """For how long there were signs of compilation, and something computed."""
 
     @property
     def left_s(self) -> float:
@@ -113,23 +131,27 @@ class Waiting:
     def look(self) -> None:
         """See what the worker's processes do; called all the time while the judge waits."""
         self._held.begin()
-        if not self._limit.watched or time.monotonic() < self._looked_s + _LOOK_S:
+        if not self._limit.watched:
+            return
+        self._work.begin()
+        if time.monotonic() < self._looked_s + _LOOK_S:
             return
         self._looked_s = time.monotonic()
-        used_ns = {pid: processes.activity(pid).cpu_ns for pid in self._family() if pid not in self._own}
+        programs = (pid for pid in self._family() if pid not in self._own and _compiles(pid))
+        used_ns = {pid: processes.activity(pid).cpu_ns for pid in programs}
         worked_ns = sum(max(0, now_ns - self._used_ns.get(pid, 0)) for pid, now_ns in used_ns.items())
         self._used_ns = used_ns
         if worked_ns >= 1e9 * _WORKING_S:
             self.sign()
 
     def sign(self) -> None:
-        """Something is being compiled now."""
+        """Something is being compiled now, if the worker or what it started computes."""
         now_s = time.monotonic()
-        if now_s < self._signed_s + _OFTEN_S:
+        if now_s < self._signed_s + _OFTEN_S or (worked_s := self._work.done_s(_SHARE)) <= 0:
             return
         self._waited_s += self._held.waited_s()
         self._held = processes.Held(self._family)
-        self.compiled_s += min(now_s - self._signed_s, _SELDOM_S)
+        self.compiled_s += min(now_s - self._signed_s, _SELDOM_S, _CREDIT * worked_s)
         self._signed_s = now_s
         self._deadline_s = min(now_s + self._limit.calls_s, self._latest_s(self._waited_s))
 
@@ -143,6 +165,10 @@ class Waiting:
         self._deadline_s = min(self._signed_s + self._limit.calls_s + put_off_s, latest_s)
         return self.left_s <= 0
 
+    def own_s(self) -> float:
+        """How long it has taken so far without what others kept the worker from running."""
+        return max(0.0, time.monotonic() - self._began_s - self._waited_s - self._held.waited_s())
+
     def why(self) -> str:
         """What was waited for in vain."""
         took_s = time.monotonic() - self._began_s
@@ -153,6 +179,44 @@ class Waiting:
         """When it is over in any case."""
         longest_s = max(self._limit.longest_s, self._limit.calls_s)
         return self._began_s + longest_s + min(waited_s, _BUSY_S, 3 * self._limit.calls_s)
+
+
+class _Work:
+    """The CPU time of some processes."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._before: tuple[float, dict[int, int]] | None = None
+
+    def begin(self) -> None:
+        """Measure from now on, if not from earlier on."""
+        if self._before is None:
+            self._before = self._now()
+
+    def done_s(self, share: float) -> float:
+        """CPU time since the last answer above 0 (s); 0: less than ``share`` of the time. Infinity where the system
+        does not say.
+        """
+        (began_s, before), now = self._before or (-math.inf, {}), self._now()
+        now_s, used_ns = now
+        if not any(used_ns.values()):
+            return math.inf
+        done_s = sum(max(0, used - before.get(pid, 0)) for pid, used in used_ns.items()) / 1e9
+        if self._before is not None and done_s < share * (now_s - began_s):
+            return 0.0
+        self._before = now
+        return done_s
+
+    def _now(self) -> tuple[float, dict[int, int]]:
+        return time.monotonic(), {pid: processes.activity(pid).cpu_ns for pid in self._pids()}
+
+
+def _compiles(pid: int) -> bool:
+    """Whether it is a program that compiles, by its command."""
+    command = processes.command(pid)
+    if not command:
+        return False
+    return bool(_COMPILERS.fullmatch(os.path.basename(command[0])) or _COMPILE_WORKER.search(" ".join(command[1:])))
 
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
@@ -311,6 +375,8 @@ class Worker:
         self._own: frozenset[int] = frozenset()
         self.compiled_s = 0.0
         """For how long it has compiled so far, as far as that was watched and as it looks."""
+        self.waited_s = 0.0
+        """How long the judge has waited for its answers so far, without what others kept it from running."""
         self.alive = True
         self.trust = Trust(level="weak")
         self.fork_s = 0.0
@@ -450,15 +516,16 @@ class Worker:
         return [*own, *processes.descendants(self.pid)]
 
     def _wait(self, operation: str, limit: TimeLimit, spin_s: float) -> dict[str, Any]:
-        spin_until = time.monotonic() + spin_s
-        while spin_s and time.monotonic() < spin_until:
-            if (message := self._channel.poll()) is not None:
-                return message
         waiting = Waiting(limit, self._family, self._own)
+        spin_until = time.monotonic() + spin_s
         try:
+            while spin_s and time.monotonic() < spin_until:
+                if (message := self._channel.poll()) is not None:
+                    return message
             return self._answer(operation, limit, waiting)
         finally:
             self.compiled_s += waiting.compiled_s
+            self.waited_s += waiting.own_s()
 
     def _answer(self, operation: str, limit: TimeLimit, waiting: Waiting) -> dict[str, Any]:
         channel = self._channel.fileno()

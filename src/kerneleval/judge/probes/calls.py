@@ -524,14 +524,17 @@ class Calls:
         where = Cut(at=cut) if cut else None
         reference_s = sum(one.took_s for one in drawn)
         worker = self.loaded.runner.worker
-        limit, compiled_s = self._patience.limit(reference_s, first=self._is_first(layout)), worker.compiled_s
+        limit = self._patience.limit(reference_s, first=self._is_first(layout))
+        compiled_s, waited_s = worker.compiled_s, worker.waited_s
         began_s = time.monotonic()
         try:
             window = self.loaded.runner.window(buffer, limit=limit, check_mutation=look, cut=where)
         except WorkerFailure:
             self.lost_s += time.monotonic() - began_s
             raise
-        if why := self._patience.charge(window.elapsed_ns / 1e9, reference_s, worker.compiled_s - compiled_s):
+        took_s = worker.waited_s - waited_s
+        self._patience.spend(self.loaded.take_slow_s())
+        if why := self._patience.charge(took_s, reference_s, worker.compiled_s - compiled_s):
             raise worker.end("timeout", why)
         return window, layout
 

@@ -58,6 +58,8 @@ LOAD_S = 20.0
 """Seconds that loading a candidate or making its module may take in which nothing is compiled or imported."""
 _LOAD_LONGEST_S = 240.0
 """Seconds in all: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
+_LOAD_FREE_S = 2.0
+"""Seconds of each that count against no budget."""
 _MODULE_MULTIPLE = 50.0
 """How many times as slow as the judge a candidate may be to make a module."""
 _MOST_CLAIMS = 32
@@ -110,7 +112,7 @@ class Loaded:
         self.crashes = 0
         self.module_key: Any = None
         self._module: dict[str, Any] = {}
-        self.reference_s = 0.0
+        self._slow_s = self.reference_s = 0.0
         """What the judge needed to make its own module of these sizes."""
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
@@ -152,14 +154,22 @@ class Loaded:
 
     def _ask_to_load(self, request: str, message: dict[str, Any], reply: str) -> dict[str, Any]:
         """The worker's answer; what it raises is a failure to load."""
+        worker, given_s = self.runner.worker, _MODULE_MULTIPLE * self.reference_s
+        before_s = worker.waited_s - worker.compiled_s
         try:
-            limit_s = LOAD_S + _MODULE_MULTIPLE * self.reference_s
-            limit_s = _LOAD_LONGEST_S if self.trusted else min(_LOAD_LONGEST_S, limit_s)
-            return self.runner.worker.request(request, message, reply, timeout_s=limit_s, longest_s=_LOAD_LONGEST_S)
+            limit_s = _LOAD_LONGEST_S if self.trusted else min(_LOAD_LONGEST_S, LOAD_S + given_s)
+            return worker.request(request, message, reply, timeout_s=limit_s, longest_s=_LOAD_LONGEST_S)
         except WorkerError as error:
             raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        finally:
+            self._slow_s += max(0.0, worker.waited_s - worker.compiled_s - before_s - given_s - _LOAD_FREE_S)
+
+    def take_slow_s(self) -> float:
+        """How long it loaded, and made modules, beyond what counts against no budget, since this was last asked."""
+        taken_s, self._slow_s = self._slow_s, 0.0
+        return taken_s
 
     def make_module(
         self,
