@@ -21,7 +21,7 @@ BASE = torch.arange(64.0)
     ],
 )
 def test_views_that_repeat_elements_are_written_out(view: torch.Tensor) -> None:
-    (output,) = written(view)
+    (output,) = written(view, [view])
     assert output.is_contiguous() and output.data_ptr() != view.data_ptr() and torch.equal(output, view)
 
 
@@ -40,5 +40,11 @@ def test_views_that_repeat_elements_are_written_out(view: torch.Tensor) -> None:
     ],
 )
 def test_others_stay_as_they_are(view: torch.Tensor) -> None:
-    (output,) = written(view)
+    (output,) = written(view, [view])
+    assert output is view
+
+
+def test_one_of_another_shape_is_not_written_out() -> None:
+    view = torch.zeros(1).expand(2**30, 2**30)
+    (output,) = written(view, [BASE])
     assert output is view

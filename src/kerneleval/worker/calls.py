@@ -86,7 +86,7 @@ class Calling:
         return [self._outputs(one, call) for call in calls]
 
     def _outputs(self, one: Callable[[PreparedCall], Any], call: PreparedCall) -> list[Any]:
-        outputs = written(one(call), call.form)
+        outputs = written(one(call), call.outputs, call.form)
         for position in call.shared:
             if position < len(outputs) and self._is_revealed(outputs[position]):
                 outputs[position] = outputs[position].clone()  # before the judge destroys the input
@@ -105,9 +105,10 @@ class Calling:
 
         with torch.enable_grad():
             made = forward.record(partial(self._graph, call) for call in calls)
-        wanted = [call.wanted for call in calls]
         take = partial(self._gradients, keep=True)
-        return graph.record(partial(_written_of, take, of, w) for of, w in zip(made, wanted, strict=True))
+        return graph.record(
+            partial(_written_of, call.outputs, take, of, call.wanted) for of, call in zip(made, calls, strict=True)
+        )
 
     def graphs(self, calls: Sequence[PreparedCall]) -> list[Any]:
         """The graphs of the calls' gradients: all of a backward call by autograd that comes before the gradients."""
@@ -118,7 +119,10 @@ class Calling:
 
     def of_graphs(self, calls: Sequence[PreparedCall], graphs: Sequence[Any]) -> list[list[Any]]:
         """The gradients of each call, by its graph."""
-        return [written(self._gradients(graph, call.wanted)) for call, graph in zip(calls, graphs, strict=True)]
+        return [
+            written(self._gradients(graph, call.wanted), call.outputs)
+            for call, graph in zip(calls, graphs, strict=True)
+        ]
 
     def one(self, direction: str) -> Callable[[PreparedCall], Any]:
         """How a single call is made in that direction."""
@@ -290,22 +294,23 @@ def _size(form: OutputForm) -> int:
     return sum(map(_size, form["list"] if "list" in form else (one for _, one in form["dict"])))
 
 
-def written(result: Any, form: OutputForm = None) -> list[Any]:
+def written(result: Any, wanted: Sequence[Any], form: OutputForm = None) -> list[Any]:
     """The outputs of a call, every element in a place of its own: a view that repeats elements (stride 0, or
-    windows that overlap) is written out here, while the clock runs, and not by its reader.
+    windows that overlap) is written out here, while the clock runs, and not by its reader. One that has not the
+    ``wanted`` shape is not: a view may have more elements than there is memory.
     """
     import torch
 
     outputs = outputs_of(result, form)
-    for position, output in enumerate(outputs):
+    for position, (output, spec) in enumerate(zip(outputs, wanted, strict=False)):
         strided = type(output) is torch.Tensor and output.layout is torch.strided
-        if strided and not output.is_contiguous() and _repeats(output):
+        if strided and not output.is_contiguous() and _repeats(output) and tuple(output.shape) == tuple(spec.shape):
             outputs[position] = output.contiguous()
     return outputs
 
 
-def _written_of(call: Callable[..., Any], *arguments: Any) -> list[Any]:
-    return written(call(*arguments))
+def _written_of(wanted: Sequence[Any], call: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return written(call(*arguments), wanted)
 
 
 def _repeats(tensor: Any) -> bool:

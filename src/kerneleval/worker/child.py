@@ -12,6 +12,7 @@ or inputs and outputs are there and read in the order of the current stream alon
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import os
 import socket
@@ -36,7 +37,7 @@ from kerneleval.worker.compiling import CompileWatch
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.observing import Observing, triton_binaries
 from kerneleval.worker.staging import InOrder, Moved, Staging
-from kerneleval.worker.wire import Channel, Closed, decode_plain
+from kerneleval.worker.wire import LOST, STUCK, Channel, Closed, decode_plain
 
 _TRACEBACK_CHARS = 4000
 _LOOKS_A_POLL, _NAP_S = 64, 2e-4
@@ -95,12 +96,9 @@ class Worker:
         self.watch = CompileWatch(lambda: channel.send({"op": "compiling"}))
 
     def serve(self) -> None:
-        """Answer messages until ``quit`` or the judge is gone."""
+        """Answer messages until ``quit``. Raises Closed: the judge is gone; or what using the wire raises."""
         while True:
-            try:
-                message = self._next()
-            except Closed:
-                return
+            message = self._next()
             operation = str(message.pop("op"))
             self.spin_s = 0.0
             if operation == "quit":
@@ -181,6 +179,8 @@ class Worker:
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
         self.observing.watch_over(self.in_order, self.staging, self.watch)
         self.guard = Guard(directory)
+        with contextlib.suppress(OSError, RuntimeError):  # for the judge's message alone
+            faulthandler.register(STUCK, file=2, all_threads=False)
         with self.watch.over(bool(message.get("watch"))):
             self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
@@ -630,4 +630,7 @@ def main(
         except Exception as error:  # noqa: BLE001 - reported to the judge, whatever it is
             channel.send(_error("enter", error))
             return
-        Worker(channel, device).serve()
+        try:
+            Worker(channel, device).serve()
+        except Exception:  # noqa: BLE001 - whatever a candidate left of the wire
+            os._exit(LOST)

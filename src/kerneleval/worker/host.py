@@ -30,7 +30,7 @@ from kerneleval.sandbox import lifecycle, processes, reach, reaper
 from kerneleval.sandbox.slot import ResourceLimits, Slot, prepare
 from kerneleval.worker.bell import Bell, Go
 from kerneleval.worker.pausing import Pauses
-from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
+from kerneleval.worker.wire import LOST, STUCK, Channel, Closed, WireError, WireTimeout
 
 _OUTPUT_LIMIT_BYTES = 4 << 20
 _OUTPUT_KEPT_BYTES = 16 << 10
@@ -70,6 +70,14 @@ _CREDIT = 10.0
 
 _OFTEN_S, _SELDOM_S = 0.2, 3.0
 """Seconds between two signs of compilation: an earlier one is not heard, and a longer time counts as so much."""
+
+_TELLING_S = 2.0
+"""Seconds that a worker which does not answer has to print where it is."""
+
+_FRAME = re.compile(
+    r'File "(?P<file>(?![^"\n]*/(?:lib|kerneleval)/)[^"\n]{1,200})", line (?P<line>\d{1,7}) in (?P<function>\S{1,80})'
+)
+"""The innermost frame of no library in what it prints."""
 
 _STALL_S = 60.0
 """Seconds that a worker may keep the judge waiting in all with requests that take milliseconds, beyond one second each:
@@ -433,7 +441,7 @@ class Worker:
         except Closed:
             raise self._ended(operation) from None
         except WireTimeout as error:
-            raise self._kill("timeout", f"no answer to '{operation}' {error}") from None
+            raise self._kill("timeout", f"no answer to '{operation}' {error}{self._where()}") from None
         except WireError as error:
             raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
         if operation not in _WORKS:
@@ -557,6 +565,25 @@ class Worker:
             return False
         return True
 
+    def _where(self) -> str:
+        """What its own process does that does not answer, to be told; empty where that is not known."""
+        own = [pid for pid in self._family() if pid in self._own and not processes.is_namespace_init(pid)]
+        if not own:
+            return ""
+        states = set(processes.thread_states(own[0]))
+        if states and states <= {"T", "t"}:
+            return ": the process is stopped, as SIGSTOP does"
+        before, kept = self._printed, self._kept
+        processes.signal_each(own[:1], STUCK)
+        until = time.monotonic() + _TELLING_S
+        while self._printed == before and time.monotonic() < until:
+            if select.select([self._output], [], [], _POLL_S)[0] and not self._drain():
+                break
+        said, self._kept = self._kept[-min(self._printed - before, _OUTPUT_KEPT_BYTES) :], kept
+        if self._printed == before or (found := _FRAME.search(said.decode(errors="replace"))) is None:
+            return ""
+        return f": it is in {found['function']}, line {found['line']} of {os.path.basename(found['file'])}"
+
     def _check_memory(self, operation: str) -> None:
         used = reaper.resident_bytes(self._slot, self.pid)
         if used > self._memory_bytes:
@@ -594,7 +621,10 @@ class Worker:
                 text = f"the CPU-time limit was used up during '{operation}'"
                 return WorkerFailure("timeout", text, failure.evidence)
             return WorkerFailure("crash", f"the process died with {name} during '{operation}'", failure.evidence)
-        return WorkerFailure("exit", f"the process exited with code {code} during '{operation}'", failure.evidence)
+        text = f"the process exited with code {code} during '{operation}'"
+        if code == LOST:
+            text = f"{text}: the candidate closed the worker's connection, or left it no memory or files to answer with"
+        return WorkerFailure("exit", text, failure.evidence)
 
     def _kill(self, reason: Reason, message: str) -> WorkerFailure:
         evidence: dict[str, Any] = {}

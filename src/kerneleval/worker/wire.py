@@ -14,6 +14,7 @@ import json
 import math
 import os
 import select
+import signal
 import socket
 import struct
 import time
@@ -39,6 +40,13 @@ class Closed(WireError):  # noqa: N818 - an event of the wire, read as a word
 
 class WireTimeout(WireError):  # noqa: N818 - an event of the wire, read as a word
     """Nothing complete arrived in time."""
+
+
+LOST = 83
+"""Exit code of a worker that can no longer speak with a judge."""
+
+STUCK = signal.SIGUSR2
+"""Signal at which a worker with a candidate prints in which Python frames its first thread is."""
 
 
 class Channel:

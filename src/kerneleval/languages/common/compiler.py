@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -183,7 +184,11 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
     if status != 0:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         seconds = time.monotonic() - started
-        raise BuildError(f"{Path(command[0]).name} failed ({how}, after {seconds:.1f} s)", log)
+        why = f"{Path(command[0]).name} failed ({how}, after {seconds:.1f} s)"
+        if status == -signal.SIGXFSZ or str(signal.strsignal(signal.SIGXFSZ)) in log:
+            limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+            why += f": it writes a file of more than {limit_bytes >> 20} MiB, which is the limit"
+        raise BuildError(why, log)
     return log
 
 

@@ -259,6 +259,8 @@ def _load_error(error: BaseException, source_dir: Path, prefix: str) -> LoadErro
             if frame.filename.startswith(root):
                 file, number, source = frame.filename, frame.lineno or 0, (frame.line or "").strip()
         message = f"{type(error).__name__}: {error}".rstrip(": ")
+    if not file and isinstance(error, (MemoryError, RecursionError)):  # no line of it has run
+        message = f"the source is nested too deeply, or too long: Python's compiler gave up ({message})"
     shown = f"{prefix}{message}" + (f" (in: {source[:200]})" if source else "")
     return LoadError(shown, file=os.path.relpath(file, root) if file else "", line=number)
 
