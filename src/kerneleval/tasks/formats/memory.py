@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from kerneleval.records import UsageError
+from kerneleval.tasks.formats.soundness import is_eight_bit
 
 Toward = Literal["down", "up", "one", "zero"]
 """``down`` and ``up``: by :data:`_SHIFT`, of logits and logarithms; ``one``: what it lacks of 1 is divided by
@@ -90,11 +91,16 @@ def slow(
 def _steps(args: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Iterator[tuple[int, int]]:
     """(argument, dim) that may be of steps: the first output has a dim of that size at the same place."""
     shape = outputs[0].shape
-    for index, value in enumerate(args):
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
+    for index, value in enumerate(args if _computes(outputs[0]) else ()):
+        if _computes(value):
             for dim, size in enumerate(value.shape[:-1] if value.dim() > 1 else value.shape):
                 if size >= _LEAST_STEPS and len(shape) > dim and shape[dim] == size:
                     yield index, dim
+
+
+def _computes(value: Any) -> bool:
+    """Whether it is a tensor of floating numbers of more than eight bits."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and not is_eight_bit(value)
 
 
 def _trace(
@@ -120,7 +126,7 @@ def _ways(
     """What may hold decays, in every way that its numbers allow, the smallest first."""
     tensors: dict[int | str, torch.Tensor] = {name: weights[name] for name in weights if name in parameters}
     tensors |= {i: a for i, a in enumerate(args) if i != index and isinstance(a, torch.Tensor)}
-    floating = {what: t for what, t in tensors.items() if t.is_floating_point() and t.numel()}
+    floating = {what: t for what, t in tensors.items() if _computes(t) and t.numel()}
     found = []
     for what, tensor in sorted(floating.items(), key=lambda item: item[1].numel()):
         low, high = (float(end) for end in tensor.aminmax())
