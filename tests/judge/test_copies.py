@@ -132,3 +132,21 @@ def test_a_worker_may_say_anything() -> None:
     assert found.found == 0
     found.add([OUT], [], {"no": "list"})
     assert found.found == 0
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(torch.complex64, torch.complex128, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn),
+        *(torch.float8_e5m2, torch.int64, torch.int8, torch.uint8),
+    ],
+)
+def test_outputs_of_every_type_are_looked_for(dtype: torch.dtype) -> None:
+    """A complex one ended in an internal error."""
+    values = torch.randn(8, 16).abs() * 10
+    out, given = values.to(dtype), torch.complex(X, X) if dtype.is_complex else X.to(dtype)
+    bits = out.view(torch.uint8) if dtype.itemsize == 1 else out
+    for whole in (False, True):
+        assert copies(((bits,), False), out=out, given=given, whole=whole).are_all
+        assert not copies(((X.clone(), X.double()), False), out=out, given=given, whole=whole).are_all
+    assert not copies(((torch.ones(128, dtype=torch.bool),), False), out=torch.ones(128, dtype=torch.bool)).are_all

@@ -68,9 +68,7 @@ class Copies:
         if not self._whole and all(t.dtype in _NEAR for t in outputs):
             self._add_numbers(outputs, inputs, read)
         for output in outputs:
-            if output.unique().numel() >= _FEW_WHOLE and not any(
-                _bytes(output) in _bytes(t.to(output.dtype)) for t in inputs
-            ):
+            if _distinct(output) >= _FEW_WHOLE and not any(_is_part(output, given) for given in inputs):
                 self.wanted_whole += 1
                 scaled = not self._whole
                 there = (r.after for r in read if r.holds(output) or (scaled and r.is_scaled(output, inputs)))
@@ -120,9 +118,10 @@ class _Row:
         numbers = self.numbers
         if not (self.type and output.is_floating_point() and numbers.size == output.numel()):
             return False
-        if not (np.isfinite(numbers).all() and numbers.std() and torch.isfinite(output).all()):
+        wanted = _numbers(output)
+        if not (np.isfinite(numbers).all() and numbers.std() and np.isfinite(wanted).all() and wanted.std()):
             return False
-        if np.corrcoef(numbers, _numbers(output))[0, 1] ** 2 < _ALIKE:
+        if np.corrcoef(numbers, wanted)[0, 1] ** 2 < _ALIKE:
             return False
         given = np.concatenate([_numbers(t) for t in inputs] or [np.zeros(0)])
         return bool(_there(numbers, given, _NEAR_NARROW if self.type == "f2" else 1e-6).mean() < 0.5)
@@ -131,6 +130,18 @@ class _Row:
 def _bytes(tensor: torch.Tensor) -> bytes:
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return bytes(tensor.view(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
+
+
+def _distinct(tensor: torch.Tensor) -> int:
+    """How many different elements there are, or parts of eight bytes; PyTorch cannot tell of every type."""
+    return int(np.unique(np.frombuffer(_bytes(tensor), f"u{min(tensor.itemsize, 8)}")).size)
+
+
+def _is_part(output: torch.Tensor, given: torch.Tensor) -> bool:
+    """Whether an input holds the output, element after element."""
+    if given.is_complex() != output.is_complex():
+        return False
+    return _bytes(output) in _bytes(given.to(output.dtype))
 
 
 def _numbers(tensor: torch.Tensor) -> Any:
