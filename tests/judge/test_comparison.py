@@ -12,7 +12,7 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.calibration import bounded
 from kerneleval.judge.oracle.comparison import Match, Mismatch, _apart, compare
 from kerneleval.judge.oracle.diagnosis import SLUGS
-from kerneleval.judge.oracle.expectation import Expectation, Scales, floor_of, tiles
+from kerneleval.judge.oracle.expectation import PROBE, Expectation, Scales, floor_of, tiles
 from kerneleval.records import to_plain
 from kerneleval.tasks import find
 
@@ -555,6 +555,42 @@ def test_small_elements_are_judged_beside_huge_ones() -> None:
     assert verdict(native, expectation) == "match"
     assert verdict(torch.where(native > 1e6, native, torch.zeros_like(native)), expectation) != "match"
     assert verdict(torch.exp(x.bfloat16().float()), expectation) != "match"
+
+
+def _scaled(
+    function: Callable[[torch.Tensor], torch.Tensor], scale: float, dtype: torch.dtype, columns: int
+) -> tuple[torch.Tensor, Expectation]:
+    """Inputs times a scale, as problem files have them, and the expectation of the function there."""
+    x = scale * torch.randn(64, columns, generator=torch.Generator().manual_seed(3))
+    near = x.double() * (1 + PROBE * torch.randn(x.shape, generator=torch.Generator().manual_seed(4)).sign())
+    name = str(dtype)[6:]
+    call = case_of("sigmoid", {"M": 64, "N": columns}, name)
+    floor = floor_of(dtype, 1, call, find("sigmoid").tolerance, tf32=False)
+    native = function(x).to(dtype)
+    found = bounded(function(x.double()), native, function(near).to(native.dtype).float(), floor)
+    return x, Expectation(outputs=(found,), args=())
+
+
+@pytest.mark.parametrize("columns", [48, 200])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_roundings_of_one_beside_tiny_elements_pass(dtype: torch.dtype, columns: int) -> None:
+    """Half of a saturated sigmoid is next to nothing; by the tanh, as XLA has it, it is off by the rounding of 1."""
+    x, expectation = _scaled(torch.sigmoid, 30.0, dtype, columns)
+    assert verdict((0.5 * torch.tanh(0.5 * x) + 0.5).to(dtype), expectation) == "match"
+    coarse = torch.sigmoid(x) + 2.0**-20 * torch.rand(x.shape, generator=torch.Generator().manual_seed(5))
+    if dtype == torch.float32:
+        assert verdict(coarse, expectation) != "match"
+
+
+@pytest.mark.parametrize("columns", [48, 200])
+@pytest.mark.parametrize("scale", [3.0, 8.0, 15.0])
+def test_elements_beside_one_that_carries_the_whole_norm_are_judged(scale: float, columns: int) -> None:
+    """Exponentials of scattered numbers have no size in common beside which most would be small."""
+    x, expectation = _scaled(torch.exp, scale, torch.float32, columns)
+    exact = expectation.outputs[0].oracle
+    coarse = (exact * (1 + 2.0**-10 * torch.rand(x.shape, generator=torch.Generator().manual_seed(5)))).float()
+    large = exact > exact.quantile(0.9)
+    assert verdict(torch.where(large, exact.float(), coarse), expectation) != "match"
 
 
 def test_nonfinite_classes() -> None:
