@@ -123,6 +123,48 @@ def test_means_far_from_zero_cancel(judge, tmp_path, reference, body, passes):
     assert verdict.verdict == ("passed" if passes else "failed") and cell.case.distribution == "far_mean"
 
 
+SCAN = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, q, k, v, g):
+        step = torch.nn.functional.softplus(g)
+        a, k, s, out = torch.exp(-torch.linspace(1, 16, 12) * step), k * step, 0, []
+        for t in range(q.shape[1]):
+            s = a[:, t, :, None] * s + k[:, t, :, None] * v[:, t, None]
+            out.append((q[:, t, :, None] * s).sum(1))
+        return torch.stack(out, 1)
+def get_inputs():
+    return [torch.randn(2, 64, 12), torch.randn(2, 64, 12), torch.randn(2, 64, 16), torch.randn(2, 64, 12) - 3]
+def get_init_inputs():
+    return []
+"""
+CHUNK = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, q, k, v, g):
+        step = torch.nn.functional.softplus(g)
+        total, k = (-torch.linspace(1, 16, 12) * step).cumsum(1), k * step
+        kept = torch.exp((total[:, :, None] - total[:, None]).clamp_max(0){rounded})
+        return torch.einsum("btd,bsd,btsd->bts", q, k, kept).tril() @ v
+"""
+
+
+@pytest.mark.parametrize("rounded", ["", ".half().float()"])
+def test_scans_in_chunks_pass_where_inputs_are_large(judge, tmp_path, rounded):
+    """Decays come as exponentials of differences of running sums, whose size the inputs must not set."""
+    path = tmp_path / "scan.py"
+    path.write_text(SCAN)
+    task = open_task(str(path))
+    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
+    candidate = Candidate(files=(("candidate.py", CHUNK.format(rounded=rounded)),), language="torch")
+    cases = [c for c in judge.plan(task, protocol) if c.distribution in ("outlier", "negative", "large_scale")]
+    cells = judge.check(candidate, task, protocol, cases=tuple(cases)).cells
+    assert len(cells) == len(cases) > 1
+    assert all(isinstance(cell.outcome, Passed) == (not rounded) for cell in cells), [c.outcome for c in cells]
+
+
 STATES = """
 import torch
 from torch import nn

@@ -77,3 +77,66 @@ def test_files_without_steps_are_not_tried(tmp_path):
         "def get_inputs():\n    return [torch.randn(64, 40)]\ndef get_init_inputs():\n    return []\n"
     )
     assert "long_memory" not in read(path).distributions
+
+
+GATED = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, g, k, q):
+        {before}
+        h, out = 0, []
+        for t in range(x.shape[1]):
+            {step}
+        return torch.stack(out, 1)
+def get_inputs():
+    return [torch.randn(2, 24, 6), torch.randn(2, 24, 6){shift}, torch.randn(2, 24, 6), torch.randn(2, 24, 6)]
+def get_init_inputs():
+    return []
+"""
+STATE = "h = {decay} * h + k[:, t, :, None] * x[:, t, None]; out.append((q[:, t, :, None] * h).sum(1))"
+ATTENTION = (
+    "w = (q[:, t, None] * k[:, :t + 1]).sum(-1) + g[:, :t + 1, 0]; "
+    "out.append((w.softmax(-1)[..., None] * x[:, :t + 1]).sum(1))"
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "shift", "before", "gates"),
+    [
+        (STATE.format(decay="a[:, t, :, None]"), " + 3", "a = torch.sigmoid(g)", {1}),
+        (STATE.format(decay="a[:, t, :, None]"), " - 3", "a = torch.exp(-torch.nn.functional.softplus(g))", {1}),
+        (STATE.format(decay="g[:, t, :, None].sigmoid()"), "", "q = q.cumsum(1)", {1}),
+        (
+            "h = torch.exp(-d[:, t, 0, None, None] * b[:, t, :1, None]) * h + k[:, t, :, None] * x[:, t, None]; "
+            "out.append((q[:, t, :, None] * h).sum(1))",
+            "",
+            "d, b = g.abs(), k.abs()",
+            {1, 2},  # one of them is taken up too
+        ),
+        (STATE.format(decay="0.9") + "; out[-1] = out[-1] * g[:, t]", "", "pass", set()),
+        ("h = torch.tanh(h * torch.sigmoid(g[:, t]) + k[:, t] * x[:, t]); out.append(h * q[:, t])", "", "pass", set()),
+        (ATTENTION, "", "pass", set()),
+        ("out.append(g[:, t] * k[:, t] * q[:, t] * x[:, t])", "", "pass", set()),
+    ],
+)
+def test_gates_are_found_and_keep_their_size(tmp_path, step, shift, before, gates):
+    """A running sum of logarithms of thousands has lost the digits of their differences."""
+    path = tmp_path / "problem.py"
+    path.write_text(GATED.format(step=step, shift=shift, before=before))
+    problem = read(path).build({}, "cpu")
+    assert problem.gates == gates
+    for distribution in ("large_scale", "negative", "outlier", "small_scale"):
+        args, usual = problem.inputs(1, distribution), problem.inputs(1)
+        same = {i for i, (a, b) in enumerate(zip(args, usual, strict=True)) if a.equal(b)}
+        assert same == (set() if distribution == "small_scale" else gates)
+
+
+def test_gates_with_their_steps_in_another_dim_are_found(tmp_path):
+    path = tmp_path / "problem.py"
+    text = GATED.format(step=STATE.format(decay="g[:, :, t, None].sigmoid()"), shift="", before="pass")
+    path.write_text(
+        text.replace(
+            "torch.randn(2, 24, 6), torch.randn(2, 24, 6),", "torch.randn(2, 24, 6), torch.randn(2, 6, 24),", 1
+        )
+    )
+    assert read(path).build({}, "cpu").gates == {1}

@@ -88,13 +88,108 @@ def slow(
     return None
 
 
-def _steps(args: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Iterator[tuple[int, int]]:
+_FEW = 4
+"""Steps without which no product of decays shows."""
+
+_SHOWS = 1e-6
+"""Part of the largest element of which fp64 gives ratios ..."""
+
+_SAME = 1e-5
+"""... and how far these are apart where they are the same."""
+
+
+def gates(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> frozenset[int]:
+    """Arguments that hold decays of a linear recurrence: what they are at one step multiplies what is left of the first
+    step by one factor in all later steps, and in none before. Kernels in chunks take them as differences of running
+    sums of logarithms.
+    """
+    args = [a.double() if _computes(a) else a for a in args]
+    for index, dim in _steps(args, run(args, weights), _FEW):
+        response = _Response(run, weights, index, dim)
+        left = response(args)
+        if left is None or not _propagates(left) or not _is_close(response(args, 2.0), 2 * left):
+            continue
+        steps = len(left)
+        others = [
+            (i, d)
+            for i, a in enumerate(args)
+            if i != index and _computes(a)
+            for d, size in enumerate(a.shape)
+            if size == steps
+        ]
+        if found := frozenset(i for i, d in others if _multiplies(response, args, left, i, d)):
+            return found
+    return frozenset()
+
+
+class _Response(NamedTuple):
+    """What comes out of the first element of the first step, (steps, elements)."""
+
+    run: Run
+    weights: Mapping[str, torch.Tensor]
+    source: int
+    dim: int
+
+    def __call__(self, args: Sequence[Any], size: float = 1.0) -> torch.Tensor | None:
+        """None: the file raises, or what comes out is not finite."""
+        changed = list(args)
+        changed[self.source] = args[self.source].clone()
+        changed[self.source][(0,) * changed[self.source].dim()] += size
+        try:
+            one, other = self.run(args, self.weights)[0], self.run(changed, self.weights)[0]
+        except UsageError:
+            return None
+        apart = (other - one).movedim(self.dim, 0).reshape(one.shape[self.dim], -1)
+        return apart if bool(apart.isfinite().all()) else None
+
+    def at(self, args: Sequence[Any], gate: int, dim: int, steps: Sequence[int]) -> torch.Tensor | None:
+        """The same where an argument is moved at these steps, of its own dim."""
+        changed = list(args)
+        changed[gate] = args[gate].clone()
+        for step in steps:
+            changed[gate].select(dim, step).add_(_MOVED)
+        return self(changed)
+
+
+_MOVED = 0.25
+"""By how much: there are logarithms, logits and factors."""
+
+
+def _propagates(left: torch.Tensor) -> bool:
+    return bool((left[1:_FEW].abs().amax(1) > _SHOWS * left.abs().max()).all())
+
+
+def _is_close(one: torch.Tensor | None, other: torch.Tensor) -> bool:
+    return one is not None and bool((one - other).abs().max() <= _SAME * other.abs().max())
+
+
+def _multiplies(response: _Response, args: Sequence[Any], left: torch.Tensor, gate: int, dim: int) -> bool:
+    ratios = []
+    shows = left.abs() > _SHOWS * left.abs().max()
+    for step in (1, 2):
+        moved = response.at(args, gate, dim, (step,))
+        if moved is None:
+            return False
+        ratio = torch.where(shows, moved / left, torch.nan)
+        factor = ratio[step:].nanmedian(0, keepdim=True).values
+        before, after = (ratio[:step] - 1).abs(), (ratio[step:] / factor - 1).abs()
+        unmoved = (factor - 1).abs() <= _SAME
+        if bool((before > _SAME).any() | (after > _SAME).any() | unmoved.any()):
+            return False
+        ratios.append(factor)
+    both = response.at(args, gate, dim, (1, 2))
+    return both is not None and _is_close(both[2:], (left * ratios[0] * ratios[1])[2:].nan_to_num(nan=0.0))
+
+
+def _steps(
+    args: Sequence[Any], outputs: Sequence[torch.Tensor], least: int = _LEAST_STEPS
+) -> Iterator[tuple[int, int]]:
     """(argument, dim) that may be of steps: the first output has a dim of that size at the same place."""
     shape = outputs[0].shape
     for index, value in enumerate(args if _computes(outputs[0]) else ()):
         if _computes(value):
             for dim, size in enumerate(value.shape[:-1] if value.dim() > 1 else value.shape):
-                if size >= _LEAST_STEPS and len(shape) > dim and shape[dim] == size:
+                if value.numel() and outputs[0].numel() and size >= least and len(shape) > dim and shape[dim] == size:
                     yield index, dim
 
 

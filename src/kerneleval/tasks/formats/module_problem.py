@@ -35,6 +35,10 @@ taken off; beside the squares of the tiny ones an epsilon is all that counts. Si
 draw from [0, 1), where a ReLU is the identity and no activation meets its lower end; these are above -8. One factor for
 a whole tensor keeps it symmetric, triangular or sparse."""
 
+_LARGE = ("large_scale", "negative", "outlier")
+"""Those that leave decays as they are: differences of running sums of logarithms lose the digits of the sums, which is
+how chunked scans have them."""
+
 _TINY_HALF = 2.0**-10
 """The tiny factor in float16, whose numbers end at 6e-8."""
 
@@ -144,6 +148,8 @@ class ModuleProblem:
         """Mean of ``far_mean`` inputs in standard deviations."""
         self.slow: Slow | None = None
         """What ``long_memory`` changes."""
+        self.gates: frozenset[int] = frozenset()
+        """Positions of arguments that hold decays (``memory.py``)."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -197,6 +203,8 @@ class ModuleProblem:
                 part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
                 args[index] = value * (0.8 + 0.15 * part)
             elif is_float(value) and index not in traits.labels:
+                if distribution in _LARGE and index in self.gates:
+                    continue
                 if distribution in _SCALES:
                     args[index] = value * self._factor(distribution, value.dtype)
                 elif index in traits.structured:

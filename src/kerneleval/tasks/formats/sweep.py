@@ -19,7 +19,7 @@ import torch
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
-from kerneleval.tasks.formats.memory import Slow, slow
+from kerneleval.tasks.formats.memory import Slow, gates, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -312,7 +312,8 @@ class Safe:
     skewed: Mapping[int, Way] = field(default_factory=dict)
     far: float = FAR_MEANS[0]
     slow: Slow | None = None
-    """All three for :class:`ModuleProblem` as well."""
+    gates: frozenset[int] = frozenset()
+    """All four for :class:`ModuleProblem` as well."""
     tame: tuple[str, ...] = ()
     """Integers and masks, by name, that come as the file draws them alone."""
 
@@ -350,6 +351,8 @@ def safe_distributions(surveys: Surveys) -> Safe:
         offered.remove("skewed")
     if problem.inside is not None and "far_mean" in offered:
         offered.remove("far_mean")  # half types have too few digits for it
+    if _is_quick(made):
+        problem.gates = gates(problem.oracle, problem.inputs(1), problem.weights(0))
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
@@ -365,6 +368,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         bounded=problem.bounded,
         far=problem.far,
         slow=problem.slow,
+        gates=problem.gates,
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
     )
