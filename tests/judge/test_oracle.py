@@ -15,7 +15,7 @@ import torch
 from kerneleval.devices import find as find_device
 from kerneleval.devices.cpu import threads
 from kerneleval.judge.oracle import reference as oracle
-from kerneleval.judge.oracle.calibration import exactly, independent, positions
+from kerneleval.judge.oracle.calibration import _carrying, exactly, independent, positions
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.expectation import ELEMENT, Expectation, floor_of, reduction_length, unit_roundoff
 from kerneleval.judge.oracle.reference import ReferenceCall, precision
@@ -216,6 +216,14 @@ def test_conditioning_is_measured() -> None:
     far = oracle.expect(task_of(lambda x: x * 3), CASE, args).outputs[0].bounds
     assert far is not None
     assert far.rms / far.scales.rms < 3e-6
+
+
+def test_an_rms_scatters_as_over_those_elements_that_carry_it() -> None:
+    assert _carrying(torch.ones(20, 50), 1000) == pytest.approx(1000)
+    few = torch.full((20, 50), 1e-6)
+    few[3, :4] = 2.0
+    assert _carrying(few, 1000) == pytest.approx(4, rel=1e-3)
+    assert _carrying(torch.full((1, 1), 1e-30), 1) == pytest.approx(1)
 
 
 def test_small_outputs_take_their_scale_from_further_draws() -> None:

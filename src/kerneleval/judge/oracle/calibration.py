@@ -103,7 +103,8 @@ def bounded(
         local=measured.local,
         slack=slack,
         relative=floor.relative,
-        rms=slack_of_count(count) * max(NATIVE * scales.native_rms, floor.rms * scales.floor_rms),
+        rms=slack_of_count(_carrying(measured.local, count) if floor.uneven else count)
+        * max(NATIVE * scales.native_rms, floor.rms * scales.floor_rms),
         bulk=1.0 if count < POOLED else min(1.0, max(BULK_SHARE, 2 * scales.bulk)),
         variation=EXPLAINED * distance,
         nearest=nearest,
@@ -117,6 +118,14 @@ def bounded(
         common=SHARED * floor.unit * scales.mean * math.sqrt(min(1.0, length / count)),
     )
     return Expected(kind="float", oracle=oracle, native=native, bounds=bounds)
+
+
+def _carrying(floors: torch.Tensor, count: int) -> float:
+    """How many of ``count`` elements carry the rms of an error that is as large as the floor of each: few, where a few
+    floors are far above the others. Then the rms scatters as over so few (Kish's effective size, of the squares).
+    """
+    squares = (floors / floors.amax().clamp_min(1e-30)).square_()
+    return count * float(squares.mean()) ** 2 / max(float(squares.square().mean()), 1e-30)
 
 
 def within_floor(expected: Expected) -> bool:

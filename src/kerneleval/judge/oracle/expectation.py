@@ -101,6 +101,10 @@ _COMMON_FACTOR = 16.0
 """Factor of the floor of ``common`` data: scores that are large alike are rounded as large numbers, which moving the
 inputs does not show. (FlashAttention in C++ with sums in order: 2 times the bound without it, backward.)"""
 
+_UNEVEN = ("large_scale", "negative", "outlier")
+"""Distributions of which a few elements may carry the rms of the error: a tanh that is not saturated, the difference of
+two large sums. It then scatters as over so few."""
+
 _TF32_UNIT = 2.0**-11
 _MOST_GUESSED = 16384
 """Longest reduction that is assumed where a task does not say how long its reductions are."""
@@ -135,6 +139,8 @@ class Floor:
     unit: float
     bias: float
     """Part of the mean magnitude that the mean error of a half type may be; infinite: it is not judged."""
+    uneven: bool
+    """Whether few elements may carry the rms of the error: inputs are large, or some far larger than others."""
     probe_scale: float
     """Turns the response to :data:`PROBE` into the response to one unit roundoff of the computing precision."""
 
@@ -206,6 +212,7 @@ def floor_of(
         native=NATIVE if half and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
         bias=SYSTEMATIC * unit + factor * steps * computing if signed else math.inf,
+        uneven=case.distribution in _UNEVEN,
         probe_scale=computing / PROBE,
     )
 
@@ -286,7 +293,7 @@ def _crowding(task: Task, case: Case, args: Sequence[object]) -> float:
     return crowding
 
 
-def slack_of_count(count: int) -> float:
+def slack_of_count(count: float) -> float:
     """Factor for the scatter of an rms over few elements: 4 for one, 1.3 for a hundred, 1.003 for a million."""
     return 1 + 3 / math.sqrt(max(1, count))
 
