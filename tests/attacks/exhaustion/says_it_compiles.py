@@ -1,4 +1,4 @@
-# specimen: class=hang task=gelu device=any stage=call reason=timeout
+# specimen: class=hang task=gelu device=any stage=call reason=timeout,protocol
 """It computes nothing, and says for its worker, over and over, that something is being compiled."""
 import contextlib
 import os
