@@ -139,8 +139,8 @@ STATES = st.one_of(
 def _loaded(answer: dict[str, Any]) -> Loaded:
     """A loaded candidate whose worker answers this to everything."""
     loaded = object.__new__(Loaded)
-    loaded.trusted, loaded.reference_s = False, 0.0
-    worker = SimpleNamespace(request=lambda *_, **__: answer)
+    loaded.trusted, loaded.reference_s, loaded._slow_s = False, 0.0, 0.0
+    worker = SimpleNamespace(request=lambda *_, **__: answer, waited_s=0.0, compiled_s=0.0)
     loaded.runner = SimpleNamespace(worker=worker, forget_layout=lambda: None)  # type: ignore[assignment]
     return loaded
 
