@@ -549,8 +549,10 @@ class Tolerance:
     kinks: bool = False
     """Whether nothing is asked of gradients where they jump, at ties and kinks: of operators that are composed of
     others, where the formula names no convention."""
+    rms: float = 1.0
+    """Multiplies the error floor of whole outputs (not of elements); say why where it is set."""
     outlier_rms: float = 1.0
-    """Multiplies the error floor of whole outputs (not of elements) under outliers; say why where it is set."""
+    """The same under outliers, where it is larger."""
 
 
 @dataclass(frozen=True, kw_only=True)

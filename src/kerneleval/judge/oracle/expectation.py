@@ -208,7 +208,7 @@ def floor_of(
         intermediate=0.0 if quantised else factor * intermediate,
         absolute=absolute + QUANTISED * quantised_rms,
         normwise=normwise,
-        rms=tolerance.outlier_rms if case.distribution == "outlier" else 1.0,
+        rms=max(tolerance.rms, tolerance.outlier_rms if case.distribution == "outlier" else 1.0),
         native=NATIVE if half and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
         bias=SYSTEMATIC * unit + factor * steps * computing if signed else math.inf,
