@@ -131,13 +131,15 @@ class _Response(NamedTuple):
     dim: int
 
     def __call__(self, args: Sequence[Any], size: float = 1.0) -> torch.Tensor | None:
-        """None: the file raises, or what comes out is not finite."""
+        """None: the file raises, or what comes out is not finite or of another size."""
         changed = list(args)
         changed[self.source] = args[self.source].clone()
         changed[self.source][(0,) * changed[self.source].dim()] += size
         try:
             one, other = self.run(args, self.weights)[0], self.run(changed, self.weights)[0]
         except UsageError:
+            return None
+        if one.shape != other.shape:
             return None
         apart = (other - one).movedim(self.dim, 0).reshape(one.shape[self.dim], -1)
         return apart if bool(apart.isfinite().all()) else None
@@ -202,7 +204,7 @@ def _trace(
     run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], index: int, dim: int
 ) -> torch.Tensor | None:
     """How much the first output changes at each step with the argument's first one; None: the file raises, or what
-    comes out is not finite.
+    comes out is not finite or of another size.
     """
     changed = list(args)
     changed[index] = args[index].clone()
@@ -210,6 +212,8 @@ def _trace(
     try:
         one, other = run(args, weights)[0], run(changed, weights)[0]
     except UsageError:
+        return None
+    if one.shape != other.shape:
         return None
     apart = (other - one).abs().movedim(dim, 0).reshape(one.shape[dim], -1).amax(1).double()
     return apart if bool(apart.isfinite().all()) else None
