@@ -63,7 +63,7 @@ _COMPILE_WORKER = re.compile(r"_inductor/compile_worker|multiprocessing\.(?:fork
 """What stands in the command of a Python that compiles for another."""
 
 _SHARE = 0.02
-"""CPU time per second by which a worker that compiles, or imports, is told from one that sleeps in a library."""
+"""CPU time per second from which on a worker compiles or imports; one that sleeps in a library uses less."""
 
 _CREDIT = 10.0
 """Seconds of compilation for one of CPU time at most: the least share of a processor that a busy machine gives."""

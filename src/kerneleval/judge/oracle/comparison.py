@@ -315,8 +315,8 @@ def _figures(got: torch.Tensor, expected: Expected, noise: torch.Tensor | None =
         if bounds.special:
             error, counted = _by_class(error, c, o, native[rows, columns], bounds)
         norm = torch.linalg.vector_norm(counted)
-        told = counted if noise is None else counted.masked_fill(counted <= noise[rows], 0.0)
-        bulk = torch.div(told, local).clamp_(max=1.0).sum()
+        beyond = counted if noise is None else counted.masked_fill(counted <= noise[rows], 0.0)
+        bulk = torch.div(beyond, local).clamp_(max=1.0).sum()
         excess = (error - local).sub_(bounds.slack[rows]).amax()
         signed = none if math.isinf(bounds.bias) else _bias_sums(c, o, bounds.gain)
         figures.append(torch.cat([torch.stack([norm, error.amax(), excess, bulk]), signed]))
@@ -542,15 +542,17 @@ def _words(rule: str, evidence: Evidence, expected: Expected) -> str:
     if rule == "finite":
         return f"{at}; {evidence['nan']} NaN, {evidence['inf']} infinite, {beyond} beyond their bound"
     error, bound = evidence["relative_rms_error"], evidence["relative_rms_bound"]
-    told = _apart(error, bound, 3)
+    shown = _apart(error, bound, 3)
     if rule == "rms":
         those = f"{beyond} beyond their bound" if evidence["beyond"] else "no element is beyond its own bound"
         if bound >= 1:  # relative to an output that is zero, figures say nothing
             times = f"rms error {error / bound:.3g} times its bound, where hardly more than rounding comes out"
             return f"{times}; {at}; {those}"
-        return f"relative rms error {told[0]}, bound {told[1]}; {at}; {those}"
+        return f"relative rms error {shown[0]}, bound {shown[1]}; {at}; {those}"
     if rule == "element":
-        return f"{at}; {beyond} beyond their bound (their relative rms error, {told[0]}, is within its own, {told[1]})"
+        return (
+            f"{at}; {beyond} beyond their bound (their relative rms error, {shown[0]}, is within its own, {shown[1]})"
+        )
     if rule == "bias":
         mean, most = evidence["bias"], evidence["bias_bound"]
         words = "a factor, an offset, or numbers that are cut instead of rounded to nearest"
