@@ -642,8 +642,10 @@ class _Runs:
     @functools.cached_property
     def independent(self) -> list[int]:
         """Elements that are no repetitions of others; 0 of outputs that have no bounds."""
-        count = independent if self.call.case.layout == "expanded" else torch.Tensor.numel
-        return [count(own) if kind == "float" else 0 for kind, own in zip(self.kinds, self.native, strict=True)]
+        case = self.call.case
+        repeats = case.layout == "expanded" or case.distribution == "constant"
+        count = independent if repeats else torch.Tensor.numel
+        return [count(wide) if kind == "float" else 0 for kind, wide in zip(self.kinds, self.oracle, strict=True)]
 
     def expected(self, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
         """The outputs with their bounds, for which ``pool`` has scales on further draws."""
