@@ -141,9 +141,9 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
 
 
 def other_ranks(task: Task, planned: Sequence[Case], budget: Budget) -> Iterator[Case]:
-    """Small cases at other numbers of dims than the plan's, where the task takes any (``Table.folded``): for each
-    direction and dtype one with more dims that is not contiguous; in the first dtype also a contiguous one and,
-    forward, one with fewer. None where :func:`secret_cases` has none.
+    """Cases at other numbers of dims than the plan's, where the task takes any (``Table.folded``): for each direction
+    and dtype a small one with more dims that is not contiguous; in the first dtype also a contiguous one, with longer
+    rows where they fit, and, forward, one with fewer dims. None where :func:`secret_cases` has none.
     """
     name = task.table.folded
     ordinary = [c for c in planned if c.shape_category in SHAPE_CATEGORIES]
@@ -160,17 +160,19 @@ def other_ranks(task: Task, planned: Sequence[Case], budget: Budget) -> Iterator
             wanted += [(_CHANCE.choice(more), "contiguous"), *([(0, "contiguous")] if direction == "forward" else [])]
         begun.add(direction)
         for count, layout in wanted:
-            if (sizes := _of_rank(task, count, functools.partial(within, task, direction, dtype, budget))) is not None:
+            fits = functools.partial(within, task, direction, dtype, budget)
+            longer = _of_rank(task, count, fits, "medium") if count and layout == "contiguous" else None
+            if (sizes := longer or _of_rank(task, count, fits)) is not None:
                 dims, folds = tuple((n, int(size)) for n, size in sizes.items()), ((name, sizes[name].sizes),)
                 case = replace(alike[0], dims=dims, folds=folds, layout=layout)
                 yield replace(case, distribution="standard", shape_category=EDGE)
 
 
-def _of_rank(task: Task, count: int, fits: Fits) -> dict[str, Any] | None:
-    """Small secret sizes of which the folded dim stands for so many dims; None: found none."""
-    small = "small" if exists(task, "small") else "tiny"
+def _of_rank(task: Task, count: int, fits: Fits, category: str = "small") -> dict[str, Any] | None:
+    """Secret sizes of a category of which the folded dim stands for so many dims; None: found none."""
+    category = category if exists(task, category) else "tiny"
     for _ in range(_TRIALS):
-        drawn = draw(task, small, 0, 1, secrets.randbits(63), fits)
+        drawn = draw(task, category, 0, 1, secrets.randbits(63), fits)
         dims = {**(drawn or {}), task.table.folded: Folded(_CHANCE.sample(_PARTS, count))}
         if drawn is not None and task.allows(dims) and fits(dims):
             return dims
@@ -284,7 +286,7 @@ def _group(
     sizes = functools.partial(_unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken))
     parts = _thin_parts(task, alike, _MOST_THIN if first else 1)
     medium = "medium" if "medium" in categories else categories[0]
-    unlike: list[dict[str, int] | None] = [_thinned(task, sizes(category=medium), part, fits) for part in parts]
+    unlike: list[dict[str, int] | None] = []
     if first:
         before, near, behind = _near(task, found[0].dims_map, fits)
         for dims in (before, *near):
@@ -292,6 +294,11 @@ def _group(
         unlike.append(behind)
         planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
         unlike += _unlike(task, planned, categories, sizes, fits)
+    odd = _others(task, alike)[1] or ["contiguous"]
+    for part in parts:
+        layout = _CHANCE.choice(("contiguous", _CHANCE.choice(odd)))
+        steps = range(1, _THIN + 1) if layout == "contiguous" else (0,)  # no planned one is strided and of one element
+        add(_thinned(task, sizes(category=medium), part, steps, fits), EDGE, layout, "standard")
     for trial in unlike:
         add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
@@ -431,19 +438,21 @@ def _with_smaller(
 
     found: list[Case] = []
     for place, case in enumerate(cases):
-        strided = case.layout != "contiguous"
+        strided = case.layout != "contiguous" and case.shape_category != EDGE
         before = less(case)[: 1 if strided else None] if place == 0 or strided else []
         found += [*before, case, *(less(case) if strided else [])]
     return found
 
 
 def _beside_block(task: Task, dims: Mapping[str, int], name: str) -> dict[str, int] | None:
-    """The same dims but for one, which is the next smaller size one below or above a multiple of a block of 64; None:
-    there is none, or its sizes are multiples of something.
+    """The same dims but for one, which is the next smaller size one below or above a multiple of a block of 64, or one
+    above a power of two, to which many kernels round up; None: there is none, or its sizes are multiples of something.
     """
     dim = next(dim for dim in task.dims if dim.name == name)
     beside = _CHANCE.choice((1, _BLOCK - 1))
     size = (dims[name] - 1 - beside) // _BLOCK * _BLOCK + beside
+    if beside == 1 and size > _BLOCK and _CHANCE.random() < 0.5:
+        size = (1 << (size - 1).bit_length() - 1) + 1
     whole = dim.scaled and dim.multiple_of == 1 and size > _BLOCK // 2 and size >= dim.least
     return {**dims, name: size} if whole else None
 
@@ -511,9 +520,11 @@ def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[st
     return _CHANCE.sample(new, min(len(new), most)) or _CHANCE.sample(every, min(len(every), 1))
 
 
-def _thinned(task: Task, dims: Mapping[str, int] | None, names: Sequence[str], fits: Fits) -> dict[str, int] | None:
-    """The same dims but for these, each of which is a few secret steps above its lowest."""
-    above = [_CHANCE.randint(1, _THIN) for _ in names]
+def _thinned(
+    task: Task, dims: Mapping[str, int] | None, names: Sequence[str], steps: Sequence[int], fits: Fits
+) -> dict[str, int] | None:
+    """The same dims but for these, each of which is a secret one of these steps above its lowest."""
+    above = [_CHANCE.choice(steps) for _ in names]
     thinner = thin(task, dims, names, above) if dims else None
     return thinner if thinner is not None and fits(thinner) else None
 
@@ -541,13 +552,16 @@ def _unplanned(
 
 def _beside_blocks(task: Task, direction: Direction, fits: Fits) -> Iterator[dict[str, int]]:
     """Sizes of which several dims, up to three, lie one below or above a multiple of 64 at once: forward all below and
-    all above, backward one of the two. Of tasks of one or two dims there is instead one whose number of elements is
-    one more than a multiple of 4096, and one beside multiples of 64 of which each dim has the one or the other side:
-    where they differ, the number of elements is one less than a multiple of 4096.
+    all above, backward one of the two. Of tasks of one or two dims there are instead one whose number of elements is
+    one more than a multiple of 4096, one beside multiples of 64 of which each dim has the one or the other side (where
+    they differ, the number of elements is one less than a multiple of 4096), and forward one of which all are above.
     """
     every = [dim for dim in task.dims if dim.scaled and dim.multiple_of == 1]
     if len(every) == len(task.dims) <= 2:
-        kinds = [_flat(task, every, fits), _beside(task, every, _CHANCE.choices((-1, 1), k=len(every)), fits)]
+        sides = [_CHANCE.choices((-1, 1), k=len(every))]
+        if direction == "forward" and -1 in sides[0]:
+            sides.append([1] * len(every))
+        kinds = [_flat(task, every, fits), *(_beside(task, every, side, fits) for side in sides)]
     else:
         sides = _CHANCE.sample((-1, 1), 2 if direction == "forward" else 1)
         kinds = [_beside(task, every, [side] * len(every), fits) for side in sides]
