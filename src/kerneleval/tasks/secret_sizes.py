@@ -557,14 +557,13 @@ def _beside_blocks(task: Task, direction: Direction, fits: Fits) -> Iterator[dic
     they differ, the number of elements is one less than a multiple of 4096), and forward one of which all are above.
     """
     every = [dim for dim in task.dims if dim.scaled and dim.multiple_of == 1]
-    if len(every) == len(task.dims) <= 2:
+    if flat := len(every) == len(task.dims) <= 2:
         sides = [_CHANCE.choices((-1, 1), k=len(every))]
         if direction == "forward" and -1 in sides[0]:
             sides.append([1] * len(every))
-        kinds = [_flat(task, every, fits), *(_beside(task, every, side, fits) for side in sides)]
     else:
-        sides = _CHANCE.sample((-1, 1), 2 if direction == "forward" else 1)
-        kinds = [_beside(task, every, [side] * len(every), fits) for side in sides]
+        sides = [[side] * len(every) for side in _CHANCE.sample((-1, 1), 2 if direction == "forward" else 1)]
+    kinds = [*([_flat(task, every, fits)] if flat else []), *(_beside(task, every, side, fits) for side in sides)]
     yield from filter(None, kinds)
 
 
