@@ -47,10 +47,11 @@ def judged(
     layout: str,
     reference: str = "return x.sum(-1) * 2",
     distribution: str = "standard",
+    drawn: str = "torch.randn(48, 20)",
 ) -> Verdict:
     """The verdict on ``forward`` with this body, at the first case of one layout and distribution."""
     path = folder / "problem.py"
-    path.write_text(TASK.format(reference=reference))
+    path.write_text(TASK.format(reference=reference).replace("torch.randn(48, 20)", drawn))
     task = open_task(str(path), sweep=True)
     protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
     cases = [c for c in judge.plan(task, protocol) if c.layout == layout and c.distribution == distribution][:1]
@@ -385,3 +386,10 @@ def test_void_problems_say_why(judge, tmp_path, reference, message):
     with pytest.raises(NotJudgedError, match=message) as raised:
         judged(judge, tmp_path, "return x", "contiguous", reference)
     assert raised.value.reason == "void"
+
+
+@pytest.mark.parametrize(("stable", "verdict"), [("True", "failed"), ("False", "passed")])
+def test_equal_elements_keep_their_order_where_the_file_asks_for_it(judge, tmp_path, stable, verdict):
+    body = "values, order = torch.sort(x.flip(-1), stable=True)\nreturn values, x.shape[1] - 1 - order"
+    reference, drawn = f"return torch.sort(x, stable={stable})", "torch.randint(0, 5, (48, 20)).float()"
+    assert judged(judge, tmp_path, body, "contiguous", reference, drawn=drawn).verdict == verdict

@@ -549,6 +549,8 @@ class Tolerance:
     kinks: bool = False
     """Whether nothing is asked of gradients where they jump, at ties and kinks: of operators that are composed of
     others, where the formula names no convention."""
+    stable: bool = False
+    """Whether orders are exact: the problem file sorts with ``stable=True``, and selects nothing otherwise."""
     rms: float = 1.0
     """Multiplies the error floor of whole outputs (not of elements); say why where it is set."""
     outlier_rms: float = 1.0

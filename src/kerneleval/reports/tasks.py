@@ -80,6 +80,7 @@ def _tolerance(task: Task) -> dict[str, Any]:
         "normwise": tolerance.normwise,
         "kept": tolerance.kept,
         "drifts": tolerance.drifts,
+        "stable": tolerance.stable,
         "rms": tolerance.rms,
         "outlier_rms": tolerance.outlier_rms,
         "quantised": tolerance.exact_form is not None,

@@ -487,7 +487,9 @@ def _by_one(oracle: torch.Tensor, other: torch.Tensor) -> bool:
     return not oracle.numel() or float((other.double() - oracle.double()).abs().max()) <= 1
 
 
-def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequence[Any]) -> Expected | None:
+def positions(
+    native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequence[Any], *, stable: bool = False
+) -> Expected | None:
     """An integer output that says where in an argument the elements of another output are, as of a sort with its order;
     None: it is no such.
 
@@ -495,6 +497,7 @@ def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequen
 
     Args:
         values: the floating outputs of the same call, of the native reference.
+        stable: whether equal elements keep their order: then these are exact.
     """
     if native.dtype == torch.bool or is_eight_bit(native) or not native.numel() or bool((native < 0).any()):
         return None
@@ -511,6 +514,8 @@ def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequen
             chosen = arg.gather(dim, index.long())
             picked = chosen.squeeze(dim) if flat else chosen
             if any(picked.dtype == v.dtype and bool(same(picked, v).all()) for v in alike):
+                if stable:
+                    return Expected(kind="exact", oracle=native, native=native)
                 distinct = not bool((index.sort(dim).values.diff(dim=dim) == 0).any())
                 return Expected(
                     kind="index", oracle=native, native=native, source=arg, dim=dim, distinct=distinct and not flat

@@ -656,7 +656,8 @@ class _Runs:
                 continue
             if kind != "float":
                 values = [n for n in self.native if inexact(n)]
-                named = positions(own, values, call.args) if call.problem is not None else None
+                stable = call.task.tolerance.stable
+                named = positions(own, values, call.args, stable=stable) if call.problem is not None else None
                 if named is None and kind == "count" and not near:
                     near = _nudged(call)
                 found.append(named or exactly(kind, wide, own, call.args, near=[n[index] for n in near]))

@@ -43,6 +43,7 @@ _SUMS = (
     "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "nll_loss_forward", "nll_loss2d_forward",
     "binary_cross_entropy", "binary_cross_entropy_with_logits",
 )  # fmt: skip
+_SELECTIONS = ("sort", "topk", "argmax", "argmin", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,9 @@ class Survey:
     """Names of the ATen operators dispatched: ``convolution``, ``argmax``."""
     chooses_inputs: bool
     """Whether every argmax and argmin chooses among elements of an input as it was given, not of something computed."""
+    stable: bool
+    """Whether something is sorted and equal elements always keep their order: every sort is asked to be stable, and
+    nothing is selected otherwise."""
     steps: int
     real: bool
     """Whether it took real tensors: the problem's control flow reads values."""
@@ -122,6 +126,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         terms=recorder.terms,
         operators=frozenset(recorder.operators),
         chooses_inputs=recorder.chooses_inputs,
+        stable=recorder.stable == {True},
         steps=recorder.steps,
         real=device != "meta",
     )
@@ -304,6 +309,7 @@ class _Recorder(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.inputs = {_storage(value) for value in inputs if isinstance(value, torch.Tensor)}
         self.chooses_inputs = True
+        self.stable: set[bool] = set()
         self.flops = 0
         self.terms = 1
         self.steps = 0
@@ -320,6 +326,8 @@ class _Recorder(TorchDispatchMode):
         self.steps += 1
         if name in ("argmax", "argmin") and _storage(args[0]) not in self.inputs:
             self.chooses_inputs = False
+        if name in _SELECTIONS:
+            self.stable.add(bool(kwargs.get("stable")))
         results = flatten(out)
         if not results:
             return out
