@@ -393,3 +393,8 @@ def test_equal_elements_keep_their_order_where_the_file_asks_for_it(judge, tmp_p
     body = "values, order = torch.sort(x.flip(-1), stable=True)\nreturn values, x.shape[1] - 1 - order"
     reference, drawn = f"return torch.sort(x, stable={stable})", "torch.randint(0, 5, (48, 20)).float()"
     assert judged(judge, tmp_path, body, "contiguous", reference, drawn=drawn).verdict == verdict
+
+
+def test_a_constant_flag_is_told(judge, tmp_path):
+    verdict = judged(judge, tmp_path, "return x == x", "contiguous", "return x > 0")
+    assert verdict.reason == "wrong_output" and "constant" in str(verdict.cells[0].outcome)
