@@ -14,10 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.records import Arg
 from kerneleval.tasks import all_tasks, find
 
-from .conftest import called, drawn, planned
+from .conftest import called, case_of, drawn, planned
 from .test_structured_inputs import Kernel, plain, wrong
 
 
@@ -130,6 +132,39 @@ def test_gradients_of_what_loses_are_nothing(name: str, kernel: Callable[..., An
     for dtype in ("float32", "float16", "bfloat16"):
         assert wrong(name, functools.partial(kernel, nan=False), lambda _: True, dtype, direction="backward")
         assert not wrong(name, kernel, lambda _: True, dtype, direction="backward")
+
+
+def linear(x: Tensor, length: int) -> Tensor:
+    """Its places are rounded otherwise than PyTorch's: some lie just before a whole number instead of on it."""
+    last = x.shape[-1] - 1
+    place = ((torch.arange(length) + 0.5) * (last + 1) / length - 0.5).clamp(min=0)
+    low = place.floor().long().clamp(max=last)
+    share = place - low
+    return x[..., low] * (1 - share) + x[..., (low + 1).clamp(max=last)] * share
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "dims"),
+    [
+        ("interpolate_bilinear", None, {"B": 2, "C": 3, "H": 3, "W": 3, "P": 193, "Q": 3}),
+        ("interpolate_bilinear_antialias", None, {"B": 2, "C": 7, "H": 7, "W": 44, "P": 5, "Q": 7}),
+        ("interpolate_bicubic_aligned", None, {"B": 2, "C": 7, "H": 7, "W": 7, "P": 7, "Q": 299}),
+        ("interpolate_linear", None, {"B": 3, "C": 31, "L": 65, "P": 53}),
+        ("interpolate_linear", linear, {"B": 3, "C": 31, "L": 65, "P": 53}),
+        ("interpolate_trilinear", None, {"B": 2, "C": 5, "D": 5, "H": 5, "W": 5, "O": 5, "P": 5, "Q": 37}),
+    ],
+)
+def test_a_nan_is_not_asked_of_neighbours_that_weigh_nothing(
+    name: str, kernel: Kernel | None, dims: dict[str, int]
+) -> None:
+    """Whether a place is whole hangs on rounding: PyTorch itself failed where fp64 took one neighbour more."""
+    task, case = find(name), case_of(name, dims, distribution="nonfinite")
+    for seed in range(20):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        out = (kernel or task.reference)(*args)
+        assert isinstance(compare([out], expectation), Match), f"seed {seed}"
+        assert isinstance(compare([out.nan_to_num(0.5)], expectation), Mismatch), f"seed {seed}"
 
 
 def nothing_of_zero(name: str, x: Tensor, y: Tensor, *, nan: bool) -> Tensor:

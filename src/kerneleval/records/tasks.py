@@ -198,7 +198,7 @@ sixteenth near the end of the range, integers in [low, high), integers over the 
 (``judge/windows/matrices.py``)."""
 
 
-Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "nan", "none"]
+Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:
 
 * ``ieee``: NaN and both infinities, because IEEE arithmetic defines what comes out;
@@ -206,6 +206,8 @@ Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "nan",
 * ``masked``: minus infinity over parts of rows, as masks leave it, asked for like ``limits``;
 * ``masked_nan``: the same and NaN, rows of nothing but minus infinity among them;
 * ``nan``: NaN alone, because right kernels differ about infinities;
+* ``channels``: NaN alone, over whole channels (an index of the first two dims), because right kernels differ about
+  neighbours that weigh next to nothing;
 * ``infinite``: both infinities alone, because what PyTorch makes of NaN hangs on its place; asked for like ``limits``;
 * ``none``: numbers.
 """

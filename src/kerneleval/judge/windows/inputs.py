@@ -536,6 +536,11 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
         _mask_out(tensor, generator, rows=spec.nonfinite == "masked")
     if spec.nonfinite == "masked":
         return
+    if spec.nonfinite == "channels":
+        channels = tensor.flatten(0, 1)
+        order = torch.randperm(len(channels), generator=generator, device=tensor.device)
+        channels[order[: max(1, len(channels) // _NAN_ROWS)]] = math.nan
+        return
     flat = tensor.view(-1)
     each = max(1, min(_NONFINITE_EACH, flat.numel() // 64))
     values = _NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else _NONFINITE[spec.nonfinite == "infinite" :]

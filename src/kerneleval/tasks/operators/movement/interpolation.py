@@ -79,6 +79,8 @@ _SCALED: Any = {"scaled": "H * S", "wide": "W * S"}
 _SIZE = (plain("height", formula="P"), plain("width", formula="Q"))
 _BY_CHANNEL = (permutation("channel_permutation", {0: 1}, {0: 1}),)
 _COMPUTED: Any = {"exact": False, "nonfinite": "nan"}
+_PLACED: Any = {"exact": False, "nonfinite": "channels"}
+"""Whether a place is a whole number, and which neighbours count, hangs on how it is rounded."""
 
 
 def _reach(taps: int, *pairs: tuple[str, str]) -> str:
@@ -101,7 +103,7 @@ def _resized(name: str, summary: str, reference: Any, taps: int, each: int, **mo
             "reduction": f"{taps} * {taps}",
             "gathered": _reach(taps, ("H", "P"), ("W", "Q")),
             "relations": _BY_CHANNEL,
-            **_COMPUTED,
+            **_PLACED,
             **more,
         },
     )
@@ -174,7 +176,7 @@ TASKS = (
         reduction="2",
         gathered=_reach(2, ("L", "P")),
         relations=_BY_CHANNEL,
-        **_COMPUTED,
+        **_PLACED,
     ),
     _resized(
         "interpolate_bilinear",
@@ -229,7 +231,7 @@ TASKS = (
         reduction="8",
         gathered=_reach(2, ("D", "O"), ("H", "P"), ("W", "Q")),
         relations=_BY_CHANNEL,
-        **_COMPUTED,
+        **_PLACED,
     ),
     _resized(
         "interpolate_area",
@@ -239,6 +241,7 @@ TASKS = (
         1,
         1,
         reduction="(1 + -(-H // P)) * (1 + -(-W // Q))",
+        nonfinite="nan",  # its places are whole numbers
     ),
     spatial(
         "upsample_nearest2d_backward",
@@ -269,6 +272,6 @@ TASKS = (
         reduction=_reach(2, ("H", "P"), ("W", "Q")),
         relations=_BY_CHANNEL,
         **_NOT_TWICE,
-        **_COMPUTED,
+        **_PLACED,
     ),
 )
