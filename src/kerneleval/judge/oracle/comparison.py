@@ -16,6 +16,7 @@ import torch
 from kerneleval.judge.oracle import diagnosis, distribution
 from kerneleval.judge.oracle.expectation import (
     NATIVE,
+    POOLED,
     Bounds,
     Expectation,
     Expected,
@@ -24,6 +25,7 @@ from kerneleval.judge.oracle.expectation import (
     is_eight_bit,
     opened,
     same,
+    slack_of_count,
     steps,
     tiles,
     unit_roundoff,
@@ -246,12 +248,19 @@ class _Found:
 
 def _ruled(got: torch.Tensor, expected: Expected, found: _Found) -> tuple[torch.Tensor, _Found, str]:
     """(output, figures, first rule that is broken): of a problem file whose outputs jump, without the elements that may
-    fall to the other side of a step; asked twice for the bulk, which looks at the size of rows where it is broken.
+    fall to the other side of a step; asked again where values repeat, and for the bulk, which looks at the size of rows
+    where it is broken.
     """
     rule = found.broken(expected, got)
+    if rule == "rms" and expected.native.dtype in _VALUES:
+        expected = _shared(expected)
+        rule = found.broken(expected, got)
     if rule == "bulk" and (noise := _noise(expected)) is not None:
         table = torch.cat(_figures(got, expected, noise)).double().tolist()
         found = _Found.from_table(table, expected)
+        rule = found.broken(expected, got)
+    if rule == "bulk" and expected.native.dtype in _VALUES:
+        found = replace(found, bulk=_bulk_of_values(got, expected))
         rule = found.broken(expected, got)
     if rule and expected.undone is not None:
         for other in expected.undone(got):
@@ -260,6 +269,39 @@ def _ruled(got: torch.Tensor, expected: Expected, found: _Found) -> tuple[torch.
             if not (rule := found.broken(expected, got)):
                 break
     return got, found, rule
+
+
+# -- Values that repeat ------------------------------------------------------------------------------------------------
+#
+# Elements of the same value, as clamping, padding and copying leave them, share what steps in a half type leave there,
+# which may be above the usual. A rule that is broken is asked again as over so many values as there are.
+
+
+def _shared(expected: Expected) -> Expected:
+    """The same with room in its rms for the scatter over as many values as carry it (Kish's effective size)."""
+    bounds = expected.bounds
+    assert bounds is not None
+    number = as_real(expected.oracle).reshape(-1).unique(return_inverse=True)[1]
+    squares = bounds.local.reshape(-1).double().square()
+    sums = torch.bincount(number, weights=squares)
+    count = len(number) * float(squares.square().sum() / sums.square().sum())
+    room = max(1.0, slack_of_count(count) / slack_of_count(bounds.independent))
+    return replace(expected, bounds=replace(bounds, rms=bounds.rms * room))
+
+
+def _bulk_of_values(got: torch.Tensor, expected: Expected) -> float:
+    """The bulk in which each value counts once; 0 where there are too few."""
+    bounds = expected.bounds
+    assert bounds is not None
+    own, oracle, native = (as_real(t).reshape(-1) for t in (got, expected.oracle, expected.native))
+    _, number, times = oracle.unique(return_inverse=True, return_counts=True)
+    if len(times) < POOLED:
+        return 0.0
+    error = distance(own, oracle, bounds.gain)
+    if bounds.special:
+        error = _by_class(error, own, oracle, native, bounds)[1]
+    part = (error / bounds.local.reshape(-1)).clamp_(max=1.0).double()
+    return float((part / times[number]).sum()) / len(times)
 
 
 def _max(values: object) -> float:
@@ -396,10 +438,11 @@ _TIE = 1 + 2.0**-5
 """An element that is no further off than this many times the rounding to nearest is rounded to nearest."""
 
 
-def _bias_sums(got: torch.Tensor, oracle: torch.Tensor, gain: float, *, ties: bool = True) -> torch.Tensor:
-    """Of elements of a half type: sum of the errors beyond rounding times the oracle's sign, sum of those errors, and
-    their norm, times the gain. The error is the distance from the oracle rounded to nearest: zero almost everywhere for
-    kernels that round once, be the outputs equal, saturated or on a coarse grid.
+def _beyond_rounding(
+    got: torch.Tensor, oracle: torch.Tensor, *, ties: bool = True
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(distance of each element of a half type from the oracle rounded to nearest, the oracle): zero almost everywhere
+    for kernels that round once, be the outputs equal, saturated or on a coarse grid.
 
     Args:
         ties: whether an element that is not the nearest but as near counts. Looking at each takes the longest.
@@ -409,6 +452,12 @@ def _bias_sums(got: torch.Tensor, oracle: torch.Tensor, gain: float, *, ties: bo
     error = got.float().sub_(nearest)
     if not ties:
         error.masked_fill_((got.float() - exact).abs_() <= (nearest - exact).abs_() * _TIE, 0.0)
+    return error, exact
+
+
+def _bias_sums(got: torch.Tensor, oracle: torch.Tensor, gain: float) -> torch.Tensor:
+    """Sum of the errors beyond rounding times the oracle's sign, their sum and their norm, times the gain."""
+    error, exact = _beyond_rounding(got, oracle)
     signed = torch.dot(error.reshape(-1), exact.sign().reshape(-1))
     return torch.stack([signed, error.sum(), torch.linalg.vector_norm(error)]).mul_(gain)
 
@@ -423,6 +472,10 @@ class _Bias:
     """Of the errors themselves: an offset."""
     scatter: float
     """rms of the errors."""
+    together: float = 0.0
+    """Standard error of the means where elements of one value share their error."""
+    size: float = 1.0
+    """Mean magnitude, by that of all elements alike."""
 
     @classmethod
     def of(cls, table: list[tuple[float, float, float]], count: int) -> _Bias:
@@ -443,7 +496,8 @@ def _bias_bound(expected: Expected, found: _Bias) -> float:
     few = bounds.independent
     if bounds.length <= 1:
         few = min(few, _VALUES.get(expected.native.dtype, 1))
-    return bounds.bias + _CERTAIN * math.hypot(found.scatter / math.sqrt(few), bounds.common)
+    chance = max(found.scatter / math.sqrt(few), found.together)
+    return found.size * bounds.bias + _CERTAIN * math.hypot(chance, found.size * bounds.common)
 
 
 def _biased(expected: Expected, found: _Bias, got: torch.Tensor) -> tuple[float, float] | None:
@@ -460,11 +514,23 @@ def _biased(expected: Expected, found: _Bias, got: torch.Tensor) -> tuple[float,
 
 
 def _without_ties(expected: Expected, output: torch.Tensor) -> _Bias:
+    """Of elements that are not as near as the nearest, none of whose values counts for more than so many do
+    (``_VALUES``).
+    """
     bounds = expected.bounds
     assert bounds is not None
-    own, oracle = (as_real(t).contiguous().view(bounds.shape) for t in (output, expected.oracle))
-    rows = [_bias_sums(own[tile], oracle[tile], bounds.gain, ties=False) for tile in tiles(bounds.shape, own.device)]
-    return _Bias.of([(a, b, c) for a, b, c in torch.stack(rows).double().tolist()], own.numel())
+    oracle = as_real(expected.oracle).reshape(-1)
+    error, exact = _beyond_rounding(as_real(output).reshape(-1), oracle, ties=False)
+    number = oracle.unique(return_inverse=True)[1]
+    times = torch.bincount(number).double()
+    share = (times.clamp(max=max(1.0, len(oracle) / _VALUES[output.dtype])) / times)[number]
+    share, error = share / share.sum(), error.double() * bounds.gain
+    together = torch.bincount(number, weights=share * error)
+    along, shift = torch.dot(share * error, exact.sign().double()), torch.dot(share, error)
+    size = torch.dot(share, exact.abs().double()) * bounds.gain / max(bounds.scales.mean, 1e-30)
+    norm = torch.linalg.vector_norm(share.sqrt() * error)
+    figures = torch.stack([along, shift, norm, torch.linalg.vector_norm(together), size]).tolist()
+    return _Bias(along=figures[0], shift=figures[1], scatter=figures[2], together=figures[3], size=figures[4])
 
 
 # -- What is wrong ----------------------------------------------------------------------------------------------------
