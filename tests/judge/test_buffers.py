@@ -37,6 +37,17 @@ def test_structured_inputs_change_by_more_than_a_factor(shape: tuple[int, ...]) 
         assert 0.9 < float(ratios.max()) < 1, "what is at most 1 stays so"
 
 
+def test_records_move_as_wholes() -> None:
+    start = torch.arange(40.0)[:, None]
+    before = torch.cat([start, start + 100], 1)
+    buffer = _buffer(dense((40, 2), "float32", refresh="records"), [before] * 3)
+    buffer.refresh(torch.Generator().manual_seed(5))
+    for index in range(3):
+        now = buffer.tensor(index, 0)
+        assert torch.equal(now[:, 1], now[:, 0] + 100)
+        assert int((now != before).all(1).sum()) > 30
+
+
 @pytest.mark.parametrize("refresh", ["elements", "rows", "moved"])
 def test_floating_numbers_of_eight_bits_move(refresh: Refresh) -> None:
     before = torch.randn(6, 40).to(torch.float8_e4m3fn)

@@ -398,3 +398,19 @@ def test_equal_elements_keep_their_order_where_the_file_asks_for_it(judge, tmp_p
 def test_a_constant_flag_is_told(judge, tmp_path):
     verdict = judged(judge, tmp_path, "return x == x", "contiguous", "return x > 0")
     assert verdict.reason == "wrong_output" and "constant" in str(verdict.cells[0].outcome)
+
+
+_SIDES = """lows, highs = torch.maximum(x[:, None, :2], x[:, :2]), torch.minimum(x[:, None, 2:], x[:, 2:])
+both, each = (highs - lows).clamp(min=0).prod(-1), (x[:, 2:] - x[:, :2]).prod(-1)
+one = each[:, None] + each - both
+return {}"""
+
+
+@pytest.mark.parametrize(("body", "verdict"), [("both > one * 0.3", "passed"), ("both >= one * 0", "failed")])
+def test_boxes_stay_boxes(judge, tmp_path, body, verdict):
+    """Elements that were exchanged one by one gave boxes of negative area, of which nothing says what is right."""
+    reference = _SIDES.format("both / one > 0.3").replace("\n", "\n        ")
+    drawn = "(lambda a: torch.cat([a, a + torch.rand(40, 2) + 0.5], 1))(torch.rand(40, 2) * 2)"
+    for distribution in ("standard", "negative"):
+        made = judged(judge, tmp_path, _SIDES.format(body), "contiguous", reference, distribution, drawn)
+        assert made.verdict == verdict

@@ -16,7 +16,7 @@ from kerneleval.records import InfrastructureError, Protocol, TensorSpec, UsageE
 from kerneleval.tasks import open_task, shapes
 from kerneleval.tasks.formats import survey as surveys
 from kerneleval.tasks.formats.kernelbench import category_of, read
-from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import survey
 from kerneleval.tasks.formats.sweep import GROWTH, Surveys, shrink, units, variants
@@ -495,6 +495,24 @@ def test_trained_weights_are_unlike_those_that_a_module_is_made_with(tmp_path):
 def test_structure_is_seen(tmp_path, expression, structured):
     made = problem(tmp_path, model("return x", inputs=f"[{expression}]"), n=128)
     assert made.traits.structured == ({0} if structured else set())
+
+
+@pytest.mark.parametrize(
+    ("expression", "records"),
+    [
+        ("torch.rand(n, 4)", False),
+        ("torch.rand(n, 2).cumsum(-1)", True),
+        ("(lambda x: torch.cat([x, x + torch.rand(n, 2) + 0.1], 1))(torch.rand(n, 2))", True),
+        ("torch.rand(3, 2).cumsum(-1)", False),
+        ("torch.rand(n, 30).cumsum(-1)", False),
+    ],
+)
+def test_boxes_and_intervals_stay_such(tmp_path, expression, records):
+    made = problem(tmp_path, model("return x", inputs=f"[{expression}]"), n=128)
+    assert made.traits.records == ({0} if records else set())
+    for distribution in DISTRIBUTIONS if records else ():
+        (x,) = made.inputs(1, distribution)
+        assert bool((x[:, 0] <= x[:, -1 if x.shape[1] == 2 else 2]).all()), distribution
 
 
 def test_python_and_numpy_random_numbers_are_seeded_too(tmp_path):

@@ -149,9 +149,9 @@ class Repeats:
             return None
 
         def moved(values: Sequence[Any], part: float) -> list[Any]:
-            return [_exchanged(v, repeated[id(v)], part, generator) if id(v) in moving else v for v in values]
+            return [_exchanged(v, slots[id(v)], part, generator) if id(v) in moving else v for v in values]
 
-        repeated = {id(tensor): _repeated(slot) for tensor, slot in placed}
+        slots = {id(tensor): slot for tensor, slot in placed}
         generator = inputs.stream(new_secret(), "exchange", self._calls.device.judge_device)
         for part in _MOVING_PARTS:
             try:
@@ -257,7 +257,7 @@ def shuffled_calls(two: Sequence[Any], count: int = _MANY) -> list[Any]:
 
 def _free(tensor: torch.Tensor, slot: TensorSlot) -> bool:
     once = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in _repeated(slot))
-    return slot.refresh == "elements" and once >= 4
+    return slot.refresh in ("elements", "records") and once >= 4
 
 
 def _repeated(slot: TensorSlot) -> tuple[int, ...]:
@@ -267,9 +267,11 @@ def _repeated(slot: TensorSlot) -> tuple[int, ...]:
     )
 
 
-def _exchanged(tensor: torch.Tensor, repeated: Sequence[int], part: float, generator: torch.Generator) -> torch.Tensor:
-    """As :func:`inputs.exchanged`, and what is equal along these dims stays so."""
-    once = tensor
+def _exchanged(tensor: torch.Tensor, slot: TensorSlot, part: float, generator: torch.Generator) -> torch.Tensor:
+    """As :func:`inputs.exchanged`; what is equal along a stride of 0 stays so, and records stay together."""
+    once, repeated = tensor, _repeated(slot)
+    if slot.refresh == "records":
+        return inputs.exchanged(once, part, generator, tensor.shape[-1])
     for dim in repeated:
         once = once.narrow(dim, 0, 1)
     moved = inputs.exchanged(once, part, generator)

@@ -40,7 +40,7 @@ for 64 calls of 4,096 elements, 6.9 ms against 79 for 131,072 (two cores)."""
 _SEEDS = 2**31
 """Seeds lie below this."""
 
-Refresh = Literal["elements", "kept", "moved", "rows", "scaled", "seeds", "steps"]
+Refresh = Literal["elements", "kept", "moved", "records", "rows", "scaled", "seeds", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,10 @@ class TensorSlot:
     """Elements of storage, offset included."""
     refresh: Refresh = "elements"
     """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
-    none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
-    ``scaled`` (where elements depend on one another); ``seeds`` are drawn anew; the ``steps`` from element to
-    element of each row are moved along (sorted numbers, which stay sorted and keep their ends); or all is ``kept``
-    (where a problem file takes nothing else)."""
+    none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); ``records`` move as
+    ``elements`` do, row by row (boxes); rows and columns are ``scaled`` (where elements depend on one another);
+    ``seeds`` are drawn anew; the ``steps`` from element to element of each row are moved along (sorted numbers, which
+    stay sorted and keep their ends); or all is ``kept`` (where a problem file takes nothing else)."""
     weight: bool = False
     """Whether it is a weight. Weights change by PyTorch's own operators, which raise a tensor's version, so a candidate
     may keep packed weights by version. Data comes from anywhere, and results kept by its version are stale."""
@@ -314,12 +314,10 @@ class WindowBuffer:
             if slot.refresh == "scaled":
                 now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
-            elif slot.refresh == "rows":
-                _roll_rows(every[first:], slot.shape, generator)
+            elif slot.refresh in _BY_ROWS:
+                _BY_ROWS[slot.refresh](every[first:], slot.shape, generator)
             elif slot.refresh == "seeds":
                 every[first:].random_(0, _SEEDS, generator=generator)
-            elif slot.refresh == "steps":
-                _move_steps(every[first:], slot.shape, generator)
             else:
                 _roll(every[first:], generator)
                 if slot.refresh == "elements":
@@ -428,6 +426,14 @@ def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Gen
         part.copy_(part.gather(2, (indices + by) % width))
 
 
+def _move_records(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
+    """Move the rows of each call along as wholes, and exchange a few of them."""
+    rows = every.view(len(every), -1, shape[-1])
+    for call in rows:
+        call.copy_(call.roll(1 + secrets.randbelow(len(call) - 1), 0))
+    _exchange(rows, generator)
+
+
 def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
     """Put the steps between neighbours of each row in another order: what was sorted stays so, between the same ends.
 
@@ -443,8 +449,11 @@ def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Ge
             part.copy_(rows.view(part.shape))
 
 
+_BY_ROWS = {"rows": _roll_rows, "records": _move_records, "steps": _move_steps}
+
+
 def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:
-    count, extent = every.shape
+    count, extent = every.shape[:2]
     shape = (count, max(4, extent // 256))
     device = every.device
     target = torch.randint(extent, shape, generator=generator, device=device)

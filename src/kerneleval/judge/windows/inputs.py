@@ -321,8 +321,8 @@ def upstream(
     return grads
 
 
-def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator) -> torch.Tensor:
-    """A contiguous copy with pairs of elements at secret places exchanged.
+def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator, width: int = 1) -> torch.Tensor:
+    """A contiguous copy with pairs of elements, or of rows of this ``width``, at secret places exchanged.
 
     The first and the last element stay where they are, and so do, up to rounding, the sum, the norm, the extremes and
     every other figure that does not depend on order: what a cache might take for the content.
@@ -331,8 +331,8 @@ def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator) -> 
         tensor: left as it is. With fewer than four elements, nothing is exchanged.
         part: part of the elements that move, at least one pair and at most 2^23 elements.
     """
-    flat = tensor.reshape(-1).clone()
-    middle = flat.numel() - 2
+    flat = tensor.reshape(-1, width).clone()
+    middle = len(flat) - 2
     if middle >= 2:
         count = 2 * max(1, min(round(middle * part), middle, _MOST_EXCHANGED) // 2)
         # one place in each of as many blocks, so that no place is taken twice

@@ -186,7 +186,8 @@ class ModuleProblem:
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
-                args[index] = _varied(args[index], generator, inwards=self.vary == "inwards")
+                whole = index in traits.records
+                args[index] = _varied(args[index], generator, inwards=self.vary == "inwards", rows=whole)
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, int):
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
@@ -206,8 +207,9 @@ class ModuleProblem:
                 if distribution in _LARGE and index in self.gates:
                     continue
                 if distribution in _SCALES:
-                    args[index] = value * self._factor(distribution, value.dtype)
-                elif index in traits.structured:
+                    factor = self._factor(distribution, value.dtype)
+                    args[index] = value * (abs(factor) if index in traits.records else factor)
+                elif index in traits.structured | traits.records:
                     continue
                 elif distribution == "far_mean":
                     args[index] = _far_from_zero(value, self.far)
@@ -455,8 +457,8 @@ class ModuleProblem:
 # -- Changing tensors -------------------------------------------------------------------------------------------------
 
 
-def _varied(tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool) -> torch.Tensor:
-    """A constant input made to vary: see :meth:`ModuleProblem.inputs` and :data:`Vary`."""
+def _varied(tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool, rows: bool = False) -> torch.Tensor:
+    """A constant input made to vary, by element or by ``rows``: see :meth:`ModuleProblem.inputs` and :data:`Vary`."""
     if tensor.is_complex():
         return _as_complex(_varied(_as_real(tensor), generator, inwards=inwards))
     if is_eight_bit(tensor):
@@ -465,7 +467,8 @@ def _varied(tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool) 
     if not torch.any(tensor != 0):
         varied = tensor + 0.1 * _normal(tensor, generator)
     else:
-        varied = torch.where(torch.isfinite(tensor), tensor * _factors(tensor, 0.1, generator), tensor)
+        like = tensor[..., :1] if rows else tensor
+        varied = torch.where(torch.isfinite(tensor), tensor * _factors(like, 0.1, generator), tensor)
     return _inwards(tensor, varied) if inwards else varied
 
 
@@ -785,6 +788,7 @@ _SAMPLE = 4096
 _FEW_VALUES = 16
 _ROWS = 64
 _SPARSE = 0.25
+_RECORD, _RECORDS = 8, 24
 
 _ROOM = 8
 """Storage that a strided input may span, in multiples of its elements; what is spread wider is given contiguous."""
@@ -809,6 +813,8 @@ class InputTraits:
     structured: frozenset[int]
     """Their elements depend on one another: symmetric, a quarter or more of zeros (triangular, sparse), or rows that
     sum to 1. Exchanging single elements breaks that; scaling the whole tensor keeps the first two."""
+    records: frozenset[int]
+    """Their rows are few numbers of which two are in order throughout: boxes, intervals. They move as wholes."""
     placed: Mapping[int, Place]
     """The places of those that are not row-major from the start of their storage: transposes, slices."""
 
@@ -821,6 +827,7 @@ class InputTraits:
             frozen=frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i])),
             labels=frozenset(i for i, values in mine.items() if values.numel() > _FEW_VALUES >= len(values.unique())),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
+            records=frozenset(i for i in mine if _in_records(args[i])),
             placed={i: place for i, arg in enumerate(args) if (place := _place(arg)) is not None},
         )
 
@@ -871,6 +878,14 @@ def _place(value: Any) -> Place | None:
             return None
         extent += (size - 1) * stride
     return (offset + extent, strides, offset) if extent <= _ROOM * value.numel() else None
+
+
+def _in_records(tensor: torch.Tensor) -> bool:
+    """Whether the last dim is short and two numbers of it are in order in all of many rows, which is no chance."""
+    if tensor.dim() < 2 or not 2 <= tensor.shape[-1] <= _RECORD:
+        return False
+    rows = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE]
+    return len(rows) >= _RECORDS and bool((rows[:, :, None] < rows[:, None]).all(0).any())
 
 
 def _structured(tensor: torch.Tensor, values: torch.Tensor) -> bool:
