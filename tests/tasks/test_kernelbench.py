@@ -838,6 +838,14 @@ def test_a_sweep_avoids_sizes_at_which_the_problem_degenerates(tmp_path):
     assert all(dims["width"] % 8 == 0 and dims["width"] > 8 for _, dims in chosen)
 
 
+def test_a_sweep_selects_nothing_that_is_masked(tmp_path):
+    """Any of the masked ones may be the last of the selected, so nothing says what is right."""
+    forward = "return x.masked_fill(torch.arange(x.shape[1]) >= x.shape[1] // 2, -torch.inf).topk(6)[1]"
+    chosen = variants(surveys_of(tmp_path, model(forward, inputs="[torch.rand(n, width)]", top="n = 64\nwidth = 48")))
+    assert {"tiny", "small"} <= {category for category, _ in chosen}
+    assert all(dims["width"] // 2 >= 6 for _, dims in chosen)
+
+
 def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
     first = variants(surveys_of(tmp_path, CONV))
     assert first == variants(surveys_of(tmp_path, CONV))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
@@ -250,7 +251,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
 
 
 def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
-    """Whether the problem means something there: near fp64, finite, and with outputs that depend on the inputs.
+    """Whether the problem means something there: near fp64, finite, with outputs that depend on the inputs, and nothing
+    masked among what is selected.
 
     Only small variants are tried, since it is they that degenerate, and since it costs a run.
     """
@@ -261,7 +263,28 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
     if not _agrees(problem, weights, "standard"):
         return False
     one, other = (problem.oracle(problem.inputs(seed), weights) for seed in (1, 2))
+    if "topk" in made.operators:
+        with _Selections() as selections:
+            problem.reference(problem.inputs(1), weights)
+        if selections.masked:
+            return False
     return any(depends(a, b) for a, b in zip(one, other, strict=True))
+
+
+class _Selections(TorchDispatchMode):
+    """Notes whether an infinity is selected, as where more are taken than a mask leaves: any may come last there."""
+
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
+        self.masked = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func._overloadpacket is torch.ops.aten.topk:
+            self.masked |= bool(out[0].isinf().any())
+        return out
 
 
 # -- Miniatures -------------------------------------------------------------------------------------------------------
