@@ -476,6 +476,21 @@ def test_a_wrong_variance_of_rows_is_no_narrower_type() -> None:
     assert verdict(native.bfloat16().float(), expectation) == "precision_downgrade"
 
 
+@pytest.mark.parametrize("columns", [10, 96])
+@pytest.mark.parametrize("wrong", ["no epsilon", "n - 1", "epsilon beside the root", "wrong mean"])
+def test_wrong_rows_before_weight_and_bias_are_no_narrower_type(wrong: str, columns: int) -> None:
+    (x, weight, bias, epsilon), expectation = expected("layer_norm", {"M": 24, "N": columns})
+    mean, variance = x.mean(-1, keepdim=True), x.var(-1, correction=wrong == "n - 1", keepdim=True)
+    if wrong == "wrong mean":
+        mean = mean * 1.01
+    scale = 1 / variance.sqrt() if wrong == "no epsilon" else (variance + epsilon).rsqrt()
+    if wrong == "epsilon beside the root":
+        scale = 1 / (variance.sqrt() + epsilon)
+    result = compare([(x - mean) * scale * weight + bias], expectation)
+    assert isinstance(result, Mismatch) and result.evidence["diagnosis"] == "rows_scaled"
+    assert ("by n - 1 instead of n" in result.message) == (wrong == "n - 1"), result.message
+
+
 def test_outputs_that_hardly_vary_have_no_factor() -> None:
     """Terms left out of the logarithm of a sum take off about the same from all rows, which is no factor."""
     _, expectation = expected("logsumexp", {"M": 64, "N": 4096}, distribution="constant")

@@ -76,7 +76,7 @@ def training(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcom
         text = "outputs are right while gradients are asked for"
         if looks is _EXPLICIT:
             text = "gradients are right when the forward was called on other inputs before"
-        yield Finding(level="info", message=f"{text}: {', '.join(right)}")
+        yield Finding(level="info", message=f"{text}, in {len(right)} cases", evidence={"cases": right})
 
 
 def _strided(calls: Calls, cases: Sequence[Case]) -> list[Case]:

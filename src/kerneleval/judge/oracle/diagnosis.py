@@ -27,7 +27,7 @@ SLUGS: dict[str, str] = {
     "not_quantised": "the result of exact arithmetic, without the error that its quantisation makes",
     "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
     "rows_wrong": "whole rows are wrong and the others right",
-    "rows_scaled": "every row is the right one times a factor of its own, plus a constant",
+    "rows_scaled": "every row is the right one times a factor of its own, but for added constants or vector arguments",
     "permuted": "the right values in wrong places",
     "precision_downgrade": "errors as a narrower type or a coarse approximation makes them",
     "index_out_of_range": "indices outside of the selected dim",
@@ -48,8 +48,8 @@ _MOST_OF = 0.25
 _ALL_OVER = "all over the output"
 _BLOCK = 32
 """The shortest dim at whose end a block of a kernel may be partial."""
-_FITTED = 16
-"""Shorter rows fit anything."""
+_FITTED = 8
+"""Rows with fewer numbers than this beyond those that are fitted, all together, fit anything."""
 _LIMIT = 256
 """A power of two from here on, behind which all is wrong, may be the length of a table."""
 _NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
@@ -196,24 +196,42 @@ def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
 
 
 def _by_rows(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
-    """Each row a o + b of its own, with a remainder far below the error: a wrong norm, sum or variance of the row."""
-    if expected.bounds is None or got.ndim < 2 or not got.numel() or got.shape[-1] < _FITTED:
+    """Each row a o + b of its own, with a remainder far below the error: a wrong norm, sum or variance of the row.
+    Where weights and a bias were applied after it, multiples of them are left.
+    """
+    if expected.bounds is None or got.ndim < 2 or not got.numel():
         return None
     own, oracle = (as_real(t).double().reshape(-1, t.shape[-1]) for t in (got, expected.oracle))
     if not bool((own.isfinite() & oracle.isfinite()).all()):
         return None
-    mine, theirs = (t - t.mean(-1, keepdim=True) for t in (own, oracle))
-    if float(torch.linalg.vector_norm(theirs)) < 0.1 * float(torch.linalg.vector_norm(oracle)):
-        return None  # rows of equal elements fit anything
-    factor = (mine * theirs).sum(-1) / theirs.square().sum(-1).clamp_min(1e-300)
-    error = float(torch.linalg.vector_norm(own - oracle))
+    if float(oracle.square().amax(-1).sum()) > 0.9 * float(oracle.square().sum()):
+        return None  # any factor fits a single element
+    count, width = oracle.shape
+    error = own - oracle
+    norm = float(torch.linalg.vector_norm(error))
     rounding = expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel())
-    left = float(torch.linalg.vector_norm(mine - factor[:, None] * theirs))
-    if not left < max(0.02 * error, min(rounding, error / 4)):
-        return None
-    low, high = (float(end) for end in factor.aminmax())
-    span = f"{low:.{_digits(low)}g} to {high:.{_digits(high)}g}"
-    return "rows_scaled", f"{SLUGS['rows_scaled']} (factors {span}): is the norm, sum or variance of a row right?"
+    tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
+    vectors = [a.double() for a in tensors if a.shape == (width,)]
+    for shared in ([], vectors) if vectors else ([],):
+        basis = torch.linalg.qr(torch.stack([torch.ones_like(oracle[0]), *shared], dim=1)).Q
+        free = width - basis.shape[1] - 1
+        theirs, left = (t - (t @ basis) @ basis.T for t in (oracle, error))
+        if free < 2 or count * free < _FITTED:
+            continue  # so few numbers fit anything
+        squares = theirs.square()
+        if float(squares.sum()) < 0.01 * float(oracle.square().sum()):
+            continue  # and so do rows of equal elements
+        factor = (left * theirs).sum(-1) / squares.sum(-1).clamp_min(1e-300)
+        if float(torch.linalg.vector_norm(left - factor[:, None] * theirs)) < max(0.02 * norm, min(rounding, norm / 4)):
+            low, high = (1 + float(end) for end in factor.aminmax())
+            span = f"{low:.{_digits(low)}g} to {high:.{_digits(high)}g}"
+            question = "is the norm, sum or variance of a row right"
+            for taken, right in (("n", "n - 1"), ("n - 1", "n")):
+                root = math.sqrt((width - (taken != "n")) / (width - (right != "n")))
+                if max(abs(low - root), abs(high - root)) < 0.01 * abs(root - 1):
+                    question = f"is the variance divided by {taken} instead of {right}, for n = {width}"
+            return "rows_scaled", f"{SLUGS['rows_scaled']} (factors {span}): {question}?"
+    return None
 
 
 def _by_precision(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:

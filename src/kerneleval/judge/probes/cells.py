@@ -376,7 +376,7 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
     if any(_wrong(outcome) for outcome in planned.values()):
         return []
     calls = judge.calls
-    right: list[str] = []
+    right: list[Case] = []
     refused: dict[int, str] = {}
     large = TWO_LARGE[calls.protocol.tier]
     taken = {(c.direction, c.dtype) for c, outcome in planned.items() if not isinstance(outcome, Failed)}
@@ -391,7 +391,7 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
             calls.scalars = {}
         calls.calibration.pop(case, None)
         if not isinstance(outcome, Failed):
-            right.append(case.key)
+            right.append(case)
             continue
         if case.folds and _raises(outcome):
             refused.setdefault(_rank(calls.task, case), outcome.message)
@@ -405,7 +405,17 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, line_of)]
     findings = [_refusing(calls.task, refused)] if refused else []
-    return findings + ([Finding(check=_CHECK, level="info", message=f"right at {', '.join(right)}")] if right else [])
+    return findings + ([_right_at(calls.task, right)] if right else [])
+
+
+def _right_at(task: Task, cases: Sequence[Case]) -> Finding:
+    """In how many cases, and from which to which size of each dim; the cases are evidence."""
+    ends = {dim.name: [case.dims_map[dim.name] for case in cases] for dim in task.dims}
+    sizes = ", ".join(f"{name} {min(found)} to {max(found)}" for name, found in ends.items())
+    ranks = sorted({_rank(task, case) for case in cases if case.folds})
+    message = f"right in {len(cases)} cases at sizes that are not in the plan: {sizes}"
+    message += f"; arguments of {', '.join(map(str, ranks))} dims too" if ranks else ""
+    return Finding(check=_CHECK, level="info", message=message, evidence={"cases": [case.key for case in cases]})
 
 
 def _rank(task: Task, case: Case) -> int:
