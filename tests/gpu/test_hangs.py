@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import patience
+from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 
 pytestmark = pytest.mark.gpu

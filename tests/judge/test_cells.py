@@ -11,9 +11,10 @@ import torch
 from tests.judge.conftest import expected
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import calls, cells, patience, repeats
+from kerneleval.judge.probes import calls, cells, repeats
 from kerneleval.judge.probes.calls import BoundCase, Drawn
 from kerneleval.judge.probes.repeats import shuffled_calls
+from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
 from kerneleval.worker.host import Worker, WorkerError

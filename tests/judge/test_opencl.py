@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import patience
+from kerneleval.judge.windows import patience
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.pipeline import check
 from kerneleval.records import TrackEvidence, Verdict

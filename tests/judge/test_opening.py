@@ -9,8 +9,8 @@ import pytest
 
 from kerneleval.judge import Judge
 from kerneleval.judge import judge as judge_module
-from kerneleval.judge.probes import patience
 from kerneleval.judge.probes.cells import opening
+from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Failed, Protocol, Verdict
 from kerneleval.tasks import find

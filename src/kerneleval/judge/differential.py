@@ -66,7 +66,14 @@ class Side:
         self._unborn: Failed | None = None
         names = ("run",) if self.trusted else (task.name,)
         try:
-            loaded = Loaded(judge.pool, self.candidate, names, trusted=self.trusted, tf32=protocol.tf32)
+            loaded = Loaded(
+                judge.pool,
+                self.candidate,
+                names,
+                trusted=self.trusted,
+                tf32=protocol.tf32,
+                patience_s=protocol.patience_s,
+            )
         except BuildFailed as error:
             if self.trusted:
                 text = f"the reference of {task.name} does not load on {judge.device.name}: {error}"

@@ -241,7 +241,14 @@ class Judge:
         try:
             if not trusted:
                 _refuse_on_host(job.candidate, self.device.name)
-            loaded = Loaded(self.pool, job.candidate, (job.task.name,), trusted=trusted, tf32=job.protocol.tf32)
+            loaded = Loaded(
+                self.pool,
+                job.candidate,
+                (job.task.name,),
+                trusted=trusted,
+                tf32=job.protocol.tf32,
+                patience_s=job.protocol.patience_s,
+            )
         except BuildFailed as error:
             self.pool.make_spare()
             failed = replace(error.outcome(), replay=job.replay.line())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from types import FrameType
@@ -58,9 +57,6 @@ _TIMING = ("triton.testing.",)
 _ENDED = (sys.maxsize,)
 """As far as a launch comes that has begun anew."""
 
-_MORE = 12
-"""Looks at which further launches of an interpreted kernel in the same call count, whatever their arguments."""
-
 
 class _Doing(IntEnum):
     """What a thread does, by the functions that it is in."""
@@ -82,13 +78,12 @@ class CompileWatch:
         self._folders = library_folders()
         self._places: dict[int, int] = {}
         self._furthest: dict[tuple[Any, ...], tuple[int, ...]] = {}
-        self._first: dict[tuple[int, int], tuple[Any, ...]] = {}
-        self._more: Counter[tuple[int, int]] = Counter()
+        self._first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     @contextlib.contextmanager
     def over(self, wanted: bool) -> Iterator[None]:
         """Look as long as the block lasts, if wanted."""
-        self._furthest, self._first, self._more = {}, {}, Counter()
+        self._furthest, self._first = {}, {}
         done = threading.Event()
         thread = threading.Thread(target=self._run, args=(done, threading.get_ident()), daemon=True)
         try:
@@ -146,9 +141,8 @@ class CompileWatch:
         return _Doing.TIMING if name.startswith(_TIMING) else _Doing.LIBRARY
 
     def _interprets(self, frames: Mapping[int, FrameType], caller: int) -> bool:
-        """Whether Triton's interpreter has come further in the grid of a kernel. A second launch of the same kernel
-        with the same arguments in the same call does not count, and launches with others do for a while: launching it
-        again and again is no progress.
+        """Whether Triton's interpreter has come further in the grid of a kernel. Further launches of the same code in
+        the same call do not count, whatever their arguments: launching it again and again is no progress.
         """
         module = sys.modules.get(_INTERPRETER[:-1])
         program = getattr(getattr(module, "interpreter_builder", None), "grid_idx", None)
@@ -160,13 +154,13 @@ class CompileWatch:
             if launch is not None:
                 known = launch.f_locals
                 given = (*known.get("args_dev", ()), *known.get("kwargs", {}).values())
-                kernel = (id(call), id(getattr(known.get("self"), "fn", None)))
+                function = getattr(known.get("self"), "fn", None)
+                kernel = (id(call), getattr(function, "__code__", function))
                 key = (*kernel, *map(_told, given))
                 furthest = self._furthest.setdefault(key, (-1,))
                 self._furthest[key] = program if program >= furthest else _ENDED
                 if program > furthest:
-                    self._more[kernel] += self._first.setdefault(kernel, key) != key
-                    return self._more[kernel] <= _MORE
+                    return self._first.setdefault(kernel, key) == key
         return False
 
 

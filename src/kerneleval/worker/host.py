@@ -41,9 +41,6 @@ ANSWER_S = 15.0
 """Seconds for an answer that takes a worker milliseconds: a thread that holds the interpreter's lock, and objects of
 the candidate's that are let go, can keep it."""
 
-_WORKS = frozenset(["arena", "build", "enter", "go", "graphs", "load", "module", "record", "swap", "warm", "weights"])
-"""Requests during which a worker has work to do, and the judge's caller a limit. The others take milliseconds."""
-
 _BUSY_S = 120.0
 """Seconds, and thrice the limit, by which it is put off where others keep the worker's threads from running."""
 
@@ -79,9 +76,6 @@ _FRAME = re.compile(
 )
 """The innermost frame of no library in what it prints."""
 
-_STALL_S = 60.0
-"""Seconds that a worker may keep the judge waiting in all with requests that take milliseconds, beyond one second each:
-native code that holds the interpreter's lock does."""
 _WORKER_MESSAGE_BYTES = 4 << 20
 
 _KEEP_PAGES = {
@@ -173,9 +167,12 @@ class Waiting:
         self._deadline_s = min(self._signed_s + self._limit.calls_s + put_off_s, latest_s)
         return self.left_s <= 0
 
-    def own_s(self) -> float:
-        """How long it has taken so far without what others kept the worker from running."""
-        return max(0.0, time.monotonic() - self._began_s - self._waited_s - self._held.waited_s())
+    def spent(self) -> tuple[float, float, float]:
+        """How long it has taken so far, the same without what others kept the worker from running, and for how long of
+        it there were signs of compilation.
+        """
+        took_s = time.monotonic() - self._began_s
+        return took_s, max(0.0, took_s - self._waited_s - self._held.waited_s()), self.compiled_s
 
     def why(self) -> str:
         """What was waited for in vain."""
@@ -376,15 +373,14 @@ class Worker:
         self._printed = 0
         self._kept = b""
         self._pauses = Pauses()
-        self._stalled_s = 0.0
+        self._uncounted_s = 0.0
         self._bell: Bell | None = None
         self._armed = False
         self._unread_s = 0.0
         self._own: frozenset[int] = frozenset()
-        self.compiled_s = 0.0
-        """For how long it has compiled so far, as far as that was watched and as it looks."""
-        self.waited_s = 0.0
-        """How long the judge has waited for its answers so far, without what others kept it from running."""
+        self.charge: Callable[[float, float, float], str] = lambda took_s, own_s, compiled_s: ""
+        """Told of every wait for an answer: how long it took, the same without what others kept the worker from
+        running, and for how long of it something was compiled, as it looks. Why the worker is to end, or empty."""
         self.alive = True
         self.trust = Trust(level="weak")
         self.fork_s = 0.0
@@ -431,23 +427,21 @@ class Worker:
         if message is not None:
             self.computed()  # else what was left unread would be taken for the answer to this
         self._armed = False
-        began_s = time.monotonic()
         limit = TimeLimit(timeout_s, longest_s)
         try:
             if message is not None:
                 watch = {"watch": True} if limit.watched else {}
-                self._channel.send({"op": operation, **message, **watch}, fds, timeout_s=timeout_s)
-            answer = self._wait(operation, limit, spin_s)
+                with self._counted():
+                    self._channel.send({"op": operation, **message, **watch}, fds, timeout_s=timeout_s)
+            answer, no_more = self._wait(operation, limit, spin_s)
         except Closed:
             raise self._ended(operation) from None
         except WireTimeout as error:
             raise self._kill("timeout", f"no answer to '{operation}' {error}{self._where()}") from None
         except WireError as error:
             raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
-        if operation not in _WORKS:
-            self._stalled_s += max(0.0, time.monotonic() - began_s - 1.0)
-            if self._stalled_s > _STALL_S:
-                raise self._kill("timeout", f"the candidate kept the judge waiting {_STALL_S:g} s beside its calls")
+        if no_more:
+            raise self._kill("timeout", no_more)
         if answer.get("op") == "error":
             raise self._device_lost(answer) if answer.get("broken") else self._raised(answer)
         if answer.get("op") != expect:
@@ -466,7 +460,9 @@ class Worker:
             return time.perf_counter_ns()
         self._bell.ring(go)
         self._armed, self._unread_s = False, limit.calls_s
-        if ended := self._bell.ended(spin_s):
+        with self._counted():
+            ended = self._bell.ended(spin_s)
+        if ended:
             return ended
         self.computed()
         return time.perf_counter_ns()
@@ -490,7 +486,8 @@ class Worker:
         """
         self.computed()
         try:
-            self._channel.send({"op": operation, **message}, timeout_s=30.0)
+            with self._counted():
+                self._channel.send({"op": operation, **message}, timeout_s=30.0)
         except Closed:
             raise self._ended(operation) from None
         except WireTimeout:
@@ -523,17 +520,28 @@ class Worker:
         own = [] if any(layer.startswith("monitor") for layer in self.trust.layers) else [self.pid]
         return [*own, *processes.descendants(self.pid)]
 
-    def _wait(self, operation: str, limit: TimeLimit, spin_s: float) -> dict[str, Any]:
-        waiting = Waiting(limit, self._family, self._own)
-        spin_until = time.monotonic() + spin_s
+    def _wait(self, operation: str, limit: TimeLimit, spin_s: float) -> tuple[dict[str, Any], str]:
+        """An answer, and why the worker is to end, or empty."""
+        waiting, spin_until = Waiting(limit, self._family, self._own), time.monotonic() + spin_s
+        message = None
         try:
-            while spin_s and time.monotonic() < spin_until:
-                if (message := self._channel.poll()) is not None:
-                    return message
-            return self._answer(operation, limit, waiting)
+            while spin_s and message is None and time.monotonic() < spin_until:
+                message = self._channel.poll()
+            message = message or self._answer(operation, limit, waiting)
         finally:
-            self.compiled_s += waiting.compiled_s
-            self.waited_s += waiting.own_s()
+            sent_s, self._uncounted_s = self._uncounted_s, 0.0
+            took_s, own_s, compiled_s = waiting.spent()
+            no_more = self.charge(sent_s + took_s, sent_s + own_s, compiled_s)
+        return message, no_more
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """What the block waits for the worker is charged with its next answer."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._uncounted_s += time.monotonic() - began_s
 
     def _answer(self, operation: str, limit: TimeLimit, waiting: Waiting) -> dict[str, Any]:
         channel = self._channel.fileno()

@@ -23,7 +23,6 @@ from kerneleval.devices import Device
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import Expectation, TimedBounds, is_eight_bit, opened
-from kerneleval.judge.probes.patience import Patience
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.inputs import gradient_of, strided
@@ -416,7 +415,6 @@ class Calls:
         self.lost_s = 0.0
         """How long the windows took in which a worker died."""
         self._last_call_s = self._slowest_s = 0.0
-        self._patience = Patience(loaded.candidate, device.name, protocol.patience_s)
         self._called: set[tuple[int, str]] = set()
         """Process and layout of every call so far: code may be compiled for another of either."""
         self._revealed: weakref.WeakValueDictionary[int, Drawn] = weakref.WeakValueDictionary()
@@ -426,7 +424,7 @@ class Calls:
         """How many of these calls take at most ten seconds, by the time of the last window; two seconds where the probe
         is ``repeated``, which means that it was made before in another dtype or layout.
         """
-        limit_s = min(_REPEATED_PROBE_S if repeated else _PROBE_S, max(0.0, self._patience.left_s) / _SHARES)
+        limit_s = min(_REPEATED_PROBE_S if repeated else _PROBE_S, max(0.0, self.loaded.patience.left_s) / _SHARES)
         return min(calls, int(limit_s / self._last_call_s)) if self._last_call_s else calls
 
     def bind(self, case: Case) -> BoundCase:
@@ -525,19 +523,14 @@ class Calls:
             self.device.trim()  # what was freed here is kept from the worker
         where = Cut(at=cut) if cut else None
         reference_s = sum(one.took_s for one in drawn)
-        worker = self.loaded.runner.worker
-        limit = self._patience.limit(reference_s, first=self._is_first(layout))
-        compiled_s, waited_s = worker.compiled_s, worker.waited_s
+        limit = self.loaded.patience.limit(reference_s, first=self._is_first(layout))
+        self.loaded.patience.give(reference_s)
         began_s = time.monotonic()
         try:
             window = self.loaded.runner.window(buffer, limit=limit, check_mutation=look, cut=where)
         except WorkerFailure:
             self.lost_s += time.monotonic() - began_s
             raise
-        took_s = worker.waited_s - waited_s
-        self._patience.spend(self.loaded.take_slow_s())
-        if why := self._patience.charge(took_s, reference_s, worker.compiled_s - compiled_s):
-            raise worker.end("timeout", why)
         return window, layout
 
     def _is_first(self, layout: WindowLayout) -> bool:
@@ -550,10 +543,10 @@ class Calls:
 
     @property
     def limit(self) -> TimeLimit:
-        """How long a window may take whose expectations nobody has computed: beside what any may, ten times as long as
-        the slowest call that was made.
+        """How long a window may take whose expectations nobody has computed: what any may, or ten times as long as the
+        slowest call that was made.
         """
-        return self._patience.limit_beyond(10 * self._slowest_s, first=True)
+        return self.loaded.patience.limit_of(10 * self._slowest_s, first=True)
 
     def outputs(self, call_layout: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
         """What the candidate gives on arguments of a known layout (forward; not compared with anything).

@@ -8,6 +8,7 @@ ended in a thread of its own while another candidate is judged, but never during
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import processors
 from kerneleval.judge.windows import self_check
 from kerneleval.judge.windows.locks import CpuPin
+from kerneleval.judge.windows.patience import LOAD_LONGEST_S, Patience
 from kerneleval.judge.windows.protocol import Runner, TamperingClaim, tampering_claims
 from kerneleval.languages.common.base import cpu_identity, known_kernel
 from kerneleval.records import (
@@ -50,18 +52,11 @@ from kerneleval.records import (
 from kerneleval.records.outcomes import TimeKind
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.slot import ResourceLimits
-from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
+from kerneleval.worker.host import TimeLimit, Worker, WorkerError, WorkerFailure, Zygote
 from kerneleval.worker.wire import encode_plain
 
 _BUILD_TIMEOUT_S = 120.0
-LOAD_S = 20.0
-"""Seconds that loading a candidate or making its module may take in which nothing is compiled or imported."""
-_LOAD_LONGEST_S = 240.0
-"""Seconds in all: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
-_LOAD_FREE_S = 2.0
-"""Seconds of each that count against no budget."""
-_MODULE_MULTIPLE = 50.0
-"""How many times as slow as the judge a candidate may be to make a module."""
+_SWAP_S = 20.0
 _MOST_CLAIMS = 32
 _MOST_BINARIES = 1024
 _ARTIFACT_LIMIT_BYTES = 256 << 20
@@ -92,7 +87,8 @@ class LoadFailed(BuildFailed):
 class Loaded:
     """A worker with something loaded, and how to load it again when the worker dies.
 
-    ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot.
+    ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot. ``patience_s`` is
+    how long it may keep the judge waiting (:class:`~kerneleval.judge.windows.patience.Patience`).
 
     Raises:
         ToolError: see :meth:`WorkerPool.require`.
@@ -100,7 +96,14 @@ class Loaded:
     """
 
     def __init__(
-        self, pool: WorkerPool, candidate: Candidate, names: Sequence[str], *, trusted: bool = False, tf32: bool = False
+        self,
+        pool: WorkerPool,
+        candidate: Candidate,
+        names: Sequence[str],
+        *,
+        trusted: bool = False,
+        tf32: bool = False,
+        patience_s: float = math.inf,
     ) -> None:
         pool.require(candidate)
         self.pool = pool
@@ -112,7 +115,7 @@ class Loaded:
         self.crashes = 0
         self.module_key: Any = None
         self._module: dict[str, Any] = {}
-        self._slow_s = self.reference_s = 0.0
+        self.reference_s = 0.0
         """What the judge needed to make its own module of these sizes."""
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
@@ -123,6 +126,8 @@ class Loaded:
         self.binaries: set[str] = set()
         """Triton's hashes of the binaries that its workers saw launched."""
         try:
+            self._build()
+            self.patience = Patience(candidate, pool.device.name, patience_s)
             self._load()
         except BaseException:
             self.close()
@@ -131,18 +136,23 @@ class Loaded:
     def _fresh_runner(self) -> Runner:
         return self.pool.warm_runner((str(_TASKS),)) if self.trusted else self.pool.take_spare()
 
-    def _load(self) -> None:
-        pool, worker = self.pool, self.runner.worker
-        directory = worker.directory / "build"
+    @property
+    def _directory(self) -> Path:
+        return self.runner.worker.directory / "build"
+
+    def _build(self) -> None:
         try:
-            pool.build(worker, self.candidate, directory)
+            self.pool.build(self.runner.worker, self.candidate, self._directory)
         except WorkerError as error:
             raise BuildFailed("build_error", str(error), error.evidence) from None
         except WorkerFailure as failure:
             raise BuildFailed(failure.reason, str(failure), failure.evidence) from None
+
+    def _load(self) -> None:
+        self.runner.worker.charge = self.patience.charge
         message = {
             "candidate": to_plain(self.candidate),
-            "dir": str(directory),
+            "dir": str(self._directory),
             "names": list(self.names),
             "tf32": self._tf32,
         }
@@ -154,22 +164,15 @@ class Loaded:
 
     def _ask_to_load(self, request: str, message: dict[str, Any], reply: str) -> dict[str, Any]:
         """The worker's answer; what it raises is a failure to load."""
-        worker, given_s = self.runner.worker, _MODULE_MULTIPLE * self.reference_s
-        before_s = worker.waited_s - worker.compiled_s
+        limit = TimeLimit(LOAD_LONGEST_S) if self.trusted else self.patience.limit_of_loading(self.reference_s)
         try:
-            limit_s = _LOAD_LONGEST_S if self.trusted else min(_LOAD_LONGEST_S, LOAD_S + given_s)
-            return worker.request(request, message, reply, timeout_s=limit_s, longest_s=_LOAD_LONGEST_S)
+            return self.runner.worker.request(
+                request, message, reply, timeout_s=limit.calls_s, longest_s=limit.longest_s
+            )
         except WorkerError as error:
             raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
-        finally:
-            self._slow_s += max(0.0, worker.waited_s - worker.compiled_s - before_s - given_s - _LOAD_FREE_S)
-
-    def take_slow_s(self) -> float:
-        """How long it loaded, and made modules, beyond what counts against no budget, since this was last asked."""
-        taken_s, self._slow_s = self._slow_s, 0.0
-        return taken_s
 
     def make_module(
         self,
@@ -205,7 +208,7 @@ class Loaded:
         Raises:
             WorkerError, WorkerFailure: the worker has none, or died.
         """
-        self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=LOAD_S)
+        self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=_SWAP_S)
 
     def note(self, answer: Mapping[str, Any]) -> None:
         """Keep what an answer of the worker says of tampering, and of binaries that were launched."""
@@ -230,6 +233,7 @@ class Loaded:
     def _reload(self) -> None:
         self.runner.close()
         self.runner = self._fresh_runner()
+        self._build()
         self._load()
 
     def close(self) -> None:
