@@ -100,34 +100,51 @@ def _block_sparse_attention(
     return attend(q, k, v, scale, seen[None])
 
 
-def _softcap_attention(q: Tensor, k: Tensor, v: Tensor, cap: float, scale: float) -> Tensor:
-    scores = cap * torch.tanh(wide(q @ k.transpose(-2, -1)) * (scale / cap))
-    return torch.softmax(scores, -1).to(q.dtype) @ v
+def _as_it_is(scores: Tensor) -> Tensor:
+    """Scores stay in the type, as code that knows nothing of fused kernels leaves them."""
+    return scores
 
 
-def _attention_sinks(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, scale: float) -> Tensor:
-    scores = wide(q @ k.transpose(-2, -1)) * scale
-    extra = wide(sinks)[:, None, None].expand(*scores.shape[:-1], 1)
-    return torch.softmax(torch.cat((scores, extra), -1), -1)[..., :-1].to(q.dtype) @ v
+def _softcap_attention(
+    q: Tensor, k: Tensor, v: Tensor, cap: float, scale: float, within: Callable[[Tensor], Tensor] = wide
+) -> Tensor:
+    scores = cap * torch.tanh(within(q @ k.transpose(-2, -1)) * (scale / cap))
+    return torch.softmax(wide(scores), -1).to(q.dtype) @ v
 
 
-def _attention_with_lse(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    scores = wide(q @ k.transpose(-2, -1)) * scale
+def _attention_sinks(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, scale: float, within: Callable[[Tensor], Tensor] = wide
+) -> Tensor:
+    scores = within(q @ k.transpose(-2, -1)) * scale
+    extra = within(sinks)[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.softmax(wide(torch.cat((scores, extra), -1)), -1)[..., :-1].to(q.dtype) @ v
+
+
+def _attention_with_lse(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, within: Callable[[Tensor], Tensor] = wide
+) -> tuple[Tensor, Tensor]:
+    scores = wide(within(q @ k.transpose(-2, -1)) * scale)
     return torch.softmax(scores, -1).to(q.dtype) @ v, torch.logsumexp(scores, -1).to(q.dtype)
 
 
-def _sigmoid_attention(q: Tensor, k: Tensor, v: Tensor, bias: float, scale: float) -> Tensor:
-    return torch.sigmoid(wide(q @ k.transpose(-2, -1)) * scale + bias).to(q.dtype) @ v
+def _sigmoid_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: float, scale: float, within: Callable[[Tensor], Tensor] = wide
+) -> Tensor:
+    return torch.sigmoid(within(q @ k.transpose(-2, -1)) * scale + bias).to(q.dtype) @ v
 
 
-def _cosine_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+def _cosine_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, within: Callable[[Tensor], Tensor] = wide
+) -> Tensor:
     q, k = F.normalize(q, dim=-1, eps=1e-6), F.normalize(k, dim=-1, eps=1e-6)
-    return torch.softmax(wide(q @ k.transpose(-2, -1)) * scale, -1).to(q.dtype) @ v
+    return torch.softmax(wide(within(q @ k.transpose(-2, -1)) * scale), -1).to(q.dtype) @ v
 
 
-def _differential_attention(q: Tensor, k: Tensor, v: Tensor, part: float, scale: float) -> Tensor:
-    scores = wide(torch.einsum("bhpld,bhpsd->bhpls", q, k)) * scale
-    one, other = torch.softmax(scores, -1).unbind(2)
+def _differential_attention(
+    q: Tensor, k: Tensor, v: Tensor, part: float, scale: float, within: Callable[[Tensor], Tensor] = wide
+) -> Tensor:
+    scores = within(torch.einsum("bhpld,bhpsd->bhpls", q, k)) * scale
+    one, other = torch.softmax(wide(scores), -1).unbind(2)
     return (one - part * other).to(q.dtype) @ v
 
 
@@ -181,7 +198,7 @@ def _attention(
 ) -> Task:
     """A task over all scores; ``more`` as ``define.operator`` takes it.
 
-    ``fused``: the reference calls PyTorch's fused attention.
+    ``fused``: the reference calls PyTorch's fused attention. Other references keep the scores ``within`` fp32.
     """
     settings: dict[str, Any] = {
         **(_CAUSAL if over is _SAME else _BOTH),
@@ -196,7 +213,7 @@ def _attention(
         "relations": _BATCHES,
         **more,
     }
-    extra: Any = {}
+    extra: Any = {"unfused": (functools.partial(reference, within=_as_it_is),)}
     if fused:
         ways = (separately_late, separately)
         extra = {"unfused": tuple(functools.partial(reference, attend=a) for a in ways), "layouts": _ALIGNED}
