@@ -647,7 +647,7 @@ def test_nested_outputs_come_flat_and_in_order_named_ones_by_name(tmp_path):
 
 
 def test_no_tensor_comes_out(tmp_path):
-    with pytest.raises(UsageError, match="returns no tensor but a str"):
+    with pytest.raises(UsageError, match="of type str, in which no tensor is found; return"):
         problem(tmp_path, model("return str(x.sum())")).reference([torch.rand(6, 4)], {})
 
 
