@@ -141,3 +141,19 @@ def test_gates_with_their_steps_in_another_dim_are_found(tmp_path):
         )
     )
     assert read(path).build({}, "cpu").gates == {1}
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ("torch.sigmoid(x[:, t] * self.p) * h + x[:, t]", True),
+        ("torch.exp(-torch.exp(x[:, t] - 2)) * h + x[:, t]", True),
+        ("torch.sigmoid(self.p) * h + x[:, t]", False),
+        ("h + torch.sigmoid(x[:, t])", False),
+        ("torch.tanh(torch.sigmoid(x[:, t]) * h + x[:, t])", False),
+    ],
+)
+def test_decays_made_of_the_input_are_found(tmp_path, step, found):
+    task = read(written(tmp_path, step))
+    assert ("large_scale" not in task.distributions) is found
+    assert (task.tolerance.rms > 1) is found

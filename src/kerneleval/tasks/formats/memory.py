@@ -122,6 +122,35 @@ def gates(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) ->
     return frozenset()
 
 
+_MAKE_DECAYS = frozenset(("exp", "exp2", "sigmoid", "softplus", "log_sigmoid_forward"))
+_NO_DECAYS = frozenset(("tanh", "_softmax", "_log_softmax", "amax", "max", "maximum", "logsumexp"))
+"""Operators that decays are made with, and those of attention and of states that no chunks are made of."""
+
+_MANY = 12
+"""Steps later than a short convolution reaches."""
+
+_LESS = 0.75
+"""What is left of the first step at the last one, at most: a running sum forgets nothing."""
+
+
+def makes_decays(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], operators: frozenset[str]) -> bool:
+    """Whether a recurrence seems to make decays of its own input, as layers of Mamba and of gated linear attention do:
+    each step changes later ones alone, the first one all of them and the last one less, not in proportion to its size.
+    """
+    if not operators & _MAKE_DECAYS or operators & _NO_DECAYS:
+        return False
+    args = [a.double() if _computes(a) else a for a in args]
+    plain = run(args, weights)
+    for index, dim in _steps(args, plain, _MANY):
+        first, last = (_trace(run, args, weights, index, dim, step) for step in (0, -1))
+        if first is None or last is None or bool(last[:-1].any()) or not first[-1] < _LESS * first[1]:
+            continue
+        twice = [2 * a if i == index else a for i, a in enumerate(args)]
+        if bool((first[:_MANY] > _SHOWS * first.max()).all()) and not _is_close(run(twice, weights)[0], 2 * plain[0]):
+            return True
+    return False
+
+
 class _Response(NamedTuple):
     """What comes out of the first element of the first step, (steps, elements)."""
 
@@ -201,14 +230,14 @@ def _computes(value: Any) -> bool:
 
 
 def _trace(
-    run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], index: int, dim: int
+    run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], index: int, dim: int, step: int = 0
 ) -> torch.Tensor | None:
-    """How much the first output changes at each step with the argument's first one; None: the file raises, or what
-    comes out is not finite or of another size.
+    """How much the first output changes at each step with one of the argument's, the first; None: the file raises, or
+    what comes out is not finite or of another size.
     """
     changed = list(args)
     changed[index] = args[index].clone()
-    changed[index].select(dim, 0).add_(1)
+    changed[index].select(dim, step).add_(1)
     try:
         one, other = run(args, weights)[0], run(changed, weights)[0]
     except UsageError:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
-from kerneleval.tasks.formats.memory import Slow, gates, slow
+from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -337,6 +337,8 @@ class Safe:
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
     """All four for :class:`ModuleProblem` as well."""
+    decays: bool = False
+    """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
     """Integers and masks, by name, that come as the file draws them alone."""
 
@@ -374,8 +376,12 @@ def safe_distributions(surveys: Surveys) -> Safe:
         offered.remove("skewed")
     if problem.inside is not None and "far_mean" in offered:
         offered.remove("far_mean")  # half types have too few digits for it
+    decays = False
     if _is_quick(made):
-        problem.gates = gates(problem.oracle, problem.inputs(1), problem.weights(0))
+        drawn = problem.inputs(1), problem.weights(0)
+        problem.gates = gates(problem.oracle, *drawn)
+        decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
+        offered = [name for name in offered if name != "large_scale" or not decays]
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
@@ -392,6 +398,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         far=problem.far,
         slow=problem.slow,
         gates=problem.gates,
+        decays=decays or bool(problem.gates),
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
     )
