@@ -435,8 +435,8 @@ class ModuleProblem:
             outputs, self.output_form = outputs_of(result, self.device, torch.float64 if double else torch.float32)
         if not outputs:
             raise UsageError(
-                f"{self.file.path}: Model.forward returns an object of type {type(result).__name__}, in which no tensor is "
-                "found; return a tensor, or tensors in a tuple, a list or a dict"
+                f"{self.file.path}: Model.forward returns an object of type {type(result).__name__}, in which no "
+                "tensor is found; return a tensor, or tensors in a tuple, a list or a dict"
             )
         versioned = enumerate(zip(given, versions, strict=True))
         self.written |= {i for i, (v, was) in versioned if isinstance(v, torch.Tensor) and v._version != was}
