@@ -138,6 +138,14 @@ def activity(pid: int) -> Activity:
     return Activity(0, tick_ns * (int(fields[11]) + int(fields[12])) if fields else 0)
 
 
+def delay_s() -> float:
+    """How long the calling thread has been ready to run and waited for a processor; 0 where the system does not say."""
+    try:
+        return int(_read("/proc/thread-self/schedstat").split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 class Held:
     """How long others kept some processes from running, from the first :meth:`begin` on."""
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kerneleval.devices import find
-from kerneleval.devices.cpu import SPIN_COUNT, threads
+from kerneleval.devices.cpu import SPIN_COUNT, processors, threads
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle, processes, reach, reaper
@@ -67,6 +67,9 @@ _CREDIT = 10.0
 
 _OFTEN_S, _SELDOM_S = 0.2, 3.0
 """Seconds between two signs of compilation: an earlier one is not heard, and a longer time counts as so much."""
+
+_THEFT_S = 0.5
+"""Seconds between two looks whether a worker's processes compute beside the judge: one takes 0.3 ms."""
 
 _TELLING_S = 2.0
 """Seconds that a worker which does not answer has to print where it is."""
@@ -214,6 +217,33 @@ class _Work:
 
     def _now(self) -> tuple[float, dict[int, int]]:
         return time.monotonic(), {pid: processes.activity(pid).cpu_ns for pid in self._pids()}
+
+
+class _Theft:
+    """How long a worker's processes kept the judge from running while it waited for none of their answers."""
+
+    def __init__(self, family: Callable[[], Iterable[int]]) -> None:
+        self._family = family
+        self._looked_s, self._waited_s, self._delay_s = -math.inf, 0.0, 0.0
+        self._used_ns: dict[int, int] = {}
+        self._thread = 0
+
+    def taken_s(self, waited_s: float) -> float:
+        """Seconds since the last look, of which there are two a second at most; ``waited_s``: what the judge has waited
+        for an answer since this was last asked.
+        """
+        self._waited_s += waited_s
+        if (now_s := time.monotonic()) < self._looked_s + _THEFT_S:
+            return 0.0
+        used_ns = {pid: processes.activity(pid).cpu_ns for pid in self._family()}
+        spent_s = sum(max(0, used - self._used_ns.get(pid, 0)) for pid, used in used_ns.items()) / 1e9
+        delay_s, thread = processes.delay_s(), threading.get_ident()
+        taken_s = (
+            min(delay_s - self._delay_s, spent_s - processors() * self._waited_s) if thread == self._thread else 0.0
+        )
+        self._looked_s, self._waited_s, self._delay_s = now_s, 0.0, delay_s
+        self._used_ns, self._thread = used_ns, thread
+        return max(0.0, taken_s)
 
 
 def _compiles(pid: int) -> bool:
@@ -374,6 +404,7 @@ class Worker:
         self._kept = b""
         self._pauses = Pauses()
         self._uncounted_s = 0.0
+        self._theft = _Theft(self._family)
         self._bell: Bell | None = None
         self._armed = False
         self._unread_s = 0.0
@@ -529,9 +560,9 @@ class Worker:
                 message = self._channel.poll()
             message = message or self._answer(operation, limit, waiting)
         finally:
-            sent_s, self._uncounted_s = self._uncounted_s, 0.0
             took_s, own_s, compiled_s = waiting.spent()
-            no_more = self.charge(sent_s + took_s, sent_s + own_s, compiled_s)
+            further_s, self._uncounted_s = self._uncounted_s + self._theft.taken_s(took_s), 0.0
+            no_more = self.charge(further_s + took_s, further_s + own_s, compiled_s)
         return message, no_more
 
     @contextlib.contextmanager
