@@ -50,7 +50,7 @@ from kerneleval.records import (
     Tolerance,
     UsageError,
 )
-from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
+from kerneleval.tasks.formats.jumps import Flips, Noise, jumps, noisy, too_many
 from kerneleval.tasks.formats.module_problem import in_double
 from kerneleval.tasks.formats.soundness import astray, limit_of
 
@@ -577,6 +577,8 @@ class _Runs:
         """The same of a problem file, its native outputs put right where they fall to the other side of a step."""
         call, problem = self.call, self.call.problem
         floors = [self._given(index)["floor"] for index, kind in enumerate(self.kinds) if kind == "float"]
+        if problem is None and floors and call.case.direction == "backward":
+            return self._beside_kinks(max(f.probe_scale * PROBE * f.conditioning for f in floors))
         if problem is None or not floors:
             return self
         # eight roundings and what sums add, as floors allow for
@@ -604,6 +606,22 @@ class _Runs:
         native = tuple(put_right(index, own) for index, own in enumerate(self.native))
         known = {index: one for index, one in self.known.items() if native[index] is self.native[index]}
         return replace(self, native=native, flips=flips, bits=bits, known=known)
+
+    def _beside_kinks(self, noise: float) -> _Runs:
+        """The same of gradients, which jump where a sum lies beside the kink of a function: ``relu(x @ w)`` is 0 in one
+        kernel and a rounding error above it in another.
+        """
+        bits = math.ceil(-math.log2(noise)) if noise else 0
+
+        def run(turn: int) -> Tensors:
+            rounded = Noise(bits, turn)
+            call = self.call.converted(lambda tensor, number: rounded.rounded(_wide(tensor, number)))
+            with _ONE, precision(tf32=False), rounded:
+                outputs = call.run("fp64")
+            return tuple(held(*pair) for pair in zip(outputs, self.native, strict=True))
+
+        right = [held(*pair) for pair in zip(self.oracle, self.native, strict=True)]
+        return replace(self, flips=Flips(run, lambda: True, right, self._smooth, rare=True), bits=bits)
 
     def _smooth(self) -> list[torch.Tensor | None]:
         """How far elements may be off where nothing jumps: inputs are moved by so little that none falls over."""

@@ -53,6 +53,10 @@ _FEW, _DRAWS = 4096, 3
 _MOST = 0.25
 """Share of the elements that the native reference may have on the other side of a step."""
 
+_FAR = 0.5
+"""Where jumps are rare, an output whose error has more than this part of its norm is not looked at: most that is wrong
+does, and to find jumps takes an oracle or more."""
+
 _KNOWN: dict[tuple[object, ...], bool] = {}
 
 
@@ -143,7 +147,7 @@ def noisy(problem: Any, args: Sequence[Any], weights: Mapping[str, torch.Tensor]
     """Outputs of the oracle where every number, of inputs and weights too, is rounded up or down at random to so many
     bits. Numbers that have no more stay: what is exact (a maximum, a step, a tie of whole numbers) stays exact.
     """
-    noise = _Noise(bits, turn)
+    noise = Noise(bits, turn)
     given = [noise.rounded(a) if isinstance(a, torch.Tensor) else a for a in args]
     changed = {name: noise.rounded(w) for name, w in weights.items()}
     with noise:
@@ -154,7 +158,9 @@ def _coarsens(tensor: torch.Tensor) -> bool:
     return (tensor.is_floating_point() and not is_eight_bit(tensor)) or tensor.is_complex()
 
 
-class _Noise(TorchDispatchMode):
+class Noise(TorchDispatchMode):
+    """While it is entered, every fp64 number is rounded up or down at random to so many bits."""
+
     def __init__(self, bits: int, turn: int) -> None:
         TorchDispatchMode.__init__(self)
         self._dropped = max(0, _MANTISSA + 1 - bits)
@@ -221,6 +227,8 @@ class Flips:
         asked: whether the file's outputs jump at all; asked when something is off.
         oracle: what comes out without noise.
         smooth: of each output, how far elements may be off without a jump; None: it is not judged so.
+        rare: whether most outputs do not jump at all, as gradients beside a kink: an output that is far off or off all
+            over is not looked at, and no more oracles are asked where the first ones show no jump.
     """
 
     def __init__(
@@ -229,12 +237,14 @@ class Flips:
         asked: Callable[[], bool],
         oracle: Sequence[torch.Tensor],
         smooth: Callable[[], Sequence[torch.Tensor | None]],
+        *,
+        rare: bool = False,
     ) -> None:
         self._run, self._asked, self._smooth = run, asked, smooth
         self._oracle = [opened(output) for output in oracle]
         self._low, self._high = list(self._oracle), list(self._oracle)
         self._most = [0] * len(oracle)
-        self._runs = 0
+        self._runs, self._rare = 0, rare
 
     @functools.cached_property
     def _tolerances(self) -> Sequence[torch.Tensor | None]:
@@ -246,13 +256,19 @@ class Flips:
 
         An element is put right where a noisy oracle falls the other way, and the output lies between what they give.
         """
-        if not self._asked() or (tolerance := self._tolerances[index]) is None:
-            return
         oracle = self._oracle[index]
         wide = got.to(oracle.dtype)
+        if self._rare and not torch.dist(wide, oracle) <= _FAR * torch.linalg.vector_norm(oracle):
+            return
+        if not self._asked() or (tolerance := self._tolerances[index]) is None:
+            return
         off = (wide - oracle).abs() > tolerance
+        if self._rare and int(torch.count_nonzero(off)) > _MOST * off.numel():
+            return
         for runs in RUNS:
             self._until(runs)
+            if self._rare and not any(self._most):
+                return
             low, high = self._low[index], self._high[index]
             flips = (high - low > tolerance) & (wide >= low - tolerance) & (wide <= high + tolerance)
             most = self._most[index]
