@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from kerneleval.languages.common.watch import library_folders
@@ -54,6 +54,9 @@ _TIMING = ("triton.testing.",)
 """Modules that time kernels in order to choose one: they may wait for one that never ends."""
 
 
+_AGAIN = 10
+"""Looks at which a library counts that was called anew by the same line of a call: a loop calls it again and again."""
+
 _ENDED = (sys.maxsize,)
 """As far as a launch comes that has begun anew."""
 
@@ -77,13 +80,16 @@ class CompileWatch:
         self._frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames
         self._folders = library_folders()
         self._places: dict[int, int] = {}
+        self._called: dict[int, FrameType] = {}
+        self._callers: set[tuple[CodeType, int]] = set()
+        self._again = 0
         self._furthest: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     @contextlib.contextmanager
     def over(self, wanted: bool) -> Iterator[None]:
         """Look as long as the block lasts, if wanted."""
-        self._furthest, self._first = {}, {}
+        self._furthest, self._first, self._callers, self._again = {}, {}, set(), 0
         done = threading.Event()
         thread = threading.Thread(target=self._run, args=(done, threading.get_ident()), daemon=True)
         try:
@@ -95,6 +101,7 @@ class CompileWatch:
             done.set()
             if thread.ident is not None:
                 thread.join()
+            self._called = {}
 
     def _run(self, done: threading.Event, caller: int) -> None:
         with contextlib.suppress(WireError):  # the judge is gone
@@ -112,6 +119,8 @@ class CompileWatch:
         found, places = self._interprets(frames, caller), dict[int, int]()
         for thread, frame in frames.items():
             doing, place = self._look(frame)
+            if doing == _Doing.LIBRARY and self._loops(thread, frame):
+                continue
             found |= doing == _Doing.COMPILING or (doing == _Doing.LIBRARY and thread == caller)
             found |= doing > _Doing.RUNNING and self._places.get(thread) != place
             places[thread] = place
@@ -134,6 +143,26 @@ class CompileWatch:
             place = hash((place, frame.f_code, frame.f_lasti))
             frame = frame.f_back
         return doing or _Doing.RUNNING, place
+
+    def _loops(self, thread: int, innermost: FrameType) -> bool:
+        """Whether the library that a thread is in was called again and again by the same line."""
+        outermost, frame = None, innermost  # type: FrameType | None, FrameType | None
+        for _ in range(_DEEPEST):
+            if frame is None:
+                break
+            name = f"{dict.get(frame.f_globals, '__name__')}.{frame.f_code.co_name}"
+            if name.startswith("kerneleval."):
+                break  # what called the worker
+            if not _says_nothing(name) and self._of(name, frame.f_code.co_filename) == _Doing.LIBRARY:
+                outermost = frame
+            frame = frame.f_back
+        if outermost is None or outermost.f_back is None or self._called.get(thread) is outermost:
+            return False
+        self._called[thread] = outermost  # held, so that no other frame has its place
+        by = outermost.f_back.f_code, outermost.f_back.f_lasti
+        self._again += by in self._callers
+        self._callers.add(by)
+        return self._again > _AGAIN
 
     def _of(self, name: str, file: str) -> _Doing:
         if name.startswith("kerneleval.") or not file.startswith(self._folders):
