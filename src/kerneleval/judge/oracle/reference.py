@@ -651,7 +651,10 @@ class _Runs:
         if index not in self.known:
             tensors = self.oracle[index], self.native[index], self.probed[index]
             given = self._given(index)
-            self.known[index] = bounded(*tensors, **given, pool=pool, independent=self.independent[index])
+            upstream = sum(g.numel() for g in self.call.grads or ())
+            self.known[index] = bounded(
+                *tensors, **given, pool=pool, independent=self.independent[index], upstream=upstream
+            )
         return self.known[index]
 
     @functools.cached_property
