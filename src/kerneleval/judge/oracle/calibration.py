@@ -75,7 +75,6 @@ def bounded(
     length: int = 1,
     pool: Sequence[Scales] = (),
     independent: int | None = None,
-    upstream: int = 0,
 ) -> Expected:
     """A floating output with its bounds.
 
@@ -87,7 +86,6 @@ def bounded(
         length: terms summed into one element.
         pool: scales of the same output on other inputs, for outputs with few elements.
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
-        upstream: elements of the upstream gradients, from which all of a gradient follows; 0: a forward output.
     """
     oracle = held(oracle, native)
     if native.numel() == 0:
@@ -117,9 +115,20 @@ def bounded(
         independent=count,
         length=length,
         bias=_bias(floor, scales, gain) if finite and count >= POOLED else math.inf,
-        common=SHARED * floor.unit * scales.mean * math.sqrt(min(1.0, max(length / count, 1 / (upstream or count)))),
+        common=SHARED * floor.unit * scales.mean * math.sqrt(min(1.0, length / count)),
     )
     return Expected(kind="float", oracle=oracle, native=native, bounds=bounds)
+
+
+def following(expected: Expected, upstream: int) -> Expected:
+    """The same of a gradient, which follows from so many elements of the upstream gradients: no more places of it have
+    an error of their own.
+    """
+    bounds = expected.bounds
+    if bounds is None or not upstream:
+        return expected
+    more = math.sqrt(max(1.0, bounds.independent / (bounds.length * upstream)))
+    return replace(expected, bounds=replace(bounds, common=bounds.common * more))
 
 
 def _carrying(floors: torch.Tensor, count: int) -> float:

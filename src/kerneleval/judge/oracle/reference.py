@@ -22,7 +22,16 @@ from torch.overrides import TorchFunctionMode
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import worker_threads
 from kerneleval.judge.oracle import kinks
-from kerneleval.judge.oracle.calibration import bounded, exactly, held, independent, positions, scales_of, within_floor
+from kerneleval.judge.oracle.calibration import (
+    bounded,
+    exactly,
+    following,
+    held,
+    independent,
+    positions,
+    scales_of,
+    within_floor,
+)
 from kerneleval.judge.oracle.comparison import keeps_to
 from kerneleval.judge.oracle.expectation import (
     POOLED,
@@ -651,10 +660,8 @@ class _Runs:
         if index not in self.known:
             tensors = self.oracle[index], self.native[index], self.probed[index]
             given = self._given(index)
-            upstream = sum(g.numel() for g in self.call.grads or ())
-            self.known[index] = bounded(
-                *tensors, **given, pool=pool, independent=self.independent[index], upstream=upstream
-            )
+            one = bounded(*tensors, **given, pool=pool, independent=self.independent[index])
+            self.known[index] = following(one, sum(g.numel() for g in self.call.grads or ()))
         return self.known[index]
 
     @functools.cached_property
