@@ -290,8 +290,13 @@ def test_quick_plans_are_smaller(name: str) -> None:
         cases = [c for c in plan if c.direction == direction and c.dtype == dtype]
         count = sum(c.distribution not in ROW_DISTRIBUTIONS for c in cases)
         assert len(cases) <= count + 1
-        empty = direction == "backward" and task.empty and dtype == task.dtypes[0]
-        assert 8 <= count <= (21 if direction == "forward" else 12 + empty) + sum(dim.scaled for dim in task.dims)
+        first = dtype == task.dtypes[0]
+        empty = direction == "backward" and task.empty and first
+        most = (21 if direction == "forward" else 12 + empty) + first  # with zeros
+        assert 8 <= count <= most + sum(dim.scaled for dim in task.dims)
+        zeros = sum(c.distribution == "zeros" for c in cases)
+        left_out = direction == "backward" and "zeros" in task.forward_only
+        assert zeros == (first and "zeros" in task.distributions and not left_out)
     layouts = {d: {c.layout for c in plan if c.direction == d} for d in task.directions}
     assert layouts["forward"] == set(task.layouts)
     assert all(2 <= len(found) <= 3 for direction, found in layouts.items() if direction == "backward")

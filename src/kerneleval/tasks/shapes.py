@@ -83,12 +83,13 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     For each direction and dtype: the standard distribution, contiguous, once in each shape category that exists for the
     task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
     and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
-    contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward); then the
-    edges: the smallest shape, large ones of which one dim, or all but one, is at its lowest and, where defined, empty
-    ones; then a few long rows under each of the task's ``ROW_DISTRIBUTIONS``, which come nowhere else (backward in the
-    first dtype alone; means far from zero not in half types, which cannot hold them). Where the protocol names
-    distributions: exactly those, contiguous, in every shape category. Infinities and NaN are given forward only: IEEE
-    arithmetic defines outputs, not gradients; contiguous, they come in a few long rows, if the task names its rows.
+    contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward, and zeros
+    in the first dtype alone); then the edges: the smallest shape, large ones of which one dim, or all but one, is at
+    its lowest and, where defined, empty ones; then a few long rows under each of the task's ``ROW_DISTRIBUTIONS``,
+    which come nowhere else (backward in the first dtype alone; means far from zero not in half types, which cannot hold
+    them). Where the protocol names distributions: exactly those, contiguous, in every shape category. Infinities and
+    NaN are given forward only: IEEE arithmetic defines outputs, not gradients; contiguous, they come in a few long
+    rows, if the task names its rows.
 
     Where the protocol has real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
     ones, in the standard distribution, contiguous; other distributions and layouts once, at the smallest of them.
@@ -401,10 +402,11 @@ class _Planner:
         if quick and self.direction == "backward" and not times:
             every = list(self._others(times=1))
             strided = [pair for pair in every if pair[1] != "contiguous"]
-            dense = [pair for pair in every if pair[1] == "contiguous" and pair[0] not in DEGENERATE]
+            zeros = [pair for pair in every if pair == ("zeros", "contiguous")]
+            dense = [pair for pair in every if pair[1] == "contiguous" and pair not in zeros]
             held = any(isinstance(arg, Arg) and arg.epsilon and arg.epsilon_backward for arg in self.task.table.args)
             small = [pair for pair in dense if pair[0] == "small_scale" and held]
-            yield from dict.fromkeys((*every[:1], *strided[-1:], *(small or dense[1:2])))
+            yield from dict.fromkeys((*every[:1], *strided[-1:], *(small or dense[1:2]), *zeros))
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
         varied = [d for d in self.distributions if d not in ("standard", *DEGENERATE, *ROW_DISTRIBUTIONS)]
@@ -416,8 +418,8 @@ class _Planner:
             for i in range(max(len(varied), len(layouts))):
                 distribution = varied[(i + turn) % len(varied)] if varied else "standard"
                 yield distribution, layouts[i % len(layouts)] if layouts else "contiguous"
-            if not quick:
-                yield from ((d, "contiguous") for d in DEGENERATE if d in self.distributions)
+            degenerate = DEGENERATE if not quick else ("zeros",) if self.dtype == self.task.dtypes[0] else ()
+            yield from ((d, "contiguous") for d in degenerate if d in self.distributions)
         yield from ((d, "contiguous") for d in plain)
 
     def _need(self, dims: Mapping[str, int]) -> int:
