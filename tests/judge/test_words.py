@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 from kerneleval.judge import Judge
 from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
+from kerneleval.sandbox import processes
+from kerneleval.worker.host import Worker
 
 GELU = "import os, signal, torch\n{before}\n\ndef gelu(x):\n    {first}\n    return torch.nn.functional.gelu(x)\n"
 STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
@@ -88,3 +93,28 @@ def judged(path: Path, text: str, judge: Judge, **further: Any) -> Any:
     options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
     allow = ("library", "mixed", "custom")
     return check(path, "gelu", judge=judge, allow=allow, timed=False, fail_fast=True, **options, **further)
+
+
+def test_a_place_that_is_told_in_pieces_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker on a busy machine prints its frames one after another: the first piece had none, and none was named."""
+    inside, outside = os.pipe()
+    os.set_blocking(inside, False)
+    worker: Any = Worker.__new__(Worker)
+    worker._printed, worker._kept, worker._output, worker._own = 0, b"before", inside, {os.getpid()}
+    monkeypatch.setattr(worker, "_family", lambda: [os.getpid()])
+
+    def tell(pids: object, number: object) -> None:
+        def pieces() -> None:
+            for piece in (
+                b"Current thread 0x01 (most recent call first):\n",
+                b'  File "/a/b.py", line 5 in ge',
+                b"lu\n",
+            ):
+                os.write(outside, piece)
+                time.sleep(0.1)
+
+        threading.Thread(target=pieces).start()
+
+    monkeypatch.setattr(processes, "signal_each", tell)
+    assert worker._where() == ": it is in gelu, line 5 of b.py"
+    assert worker._kept == b"before"

@@ -75,7 +75,7 @@ _TELLING_S = 2.0
 """Seconds that a worker which does not answer has to print where it is."""
 
 _FRAME = re.compile(
-    r'File "(?P<file>(?![^"\n]*/(?:lib|kerneleval)/)[^"\n]{1,200})", line (?P<line>\d{1,7}) in (?P<function>\S{1,80})'
+    r'File "(?P<file>(?![^"\n]*/(?:lib|kerneleval)/)[^"\n]{1,200})", line (?P<line>\d{1,7}) in (?P<function>\S{1,80})\n'
 )
 """The innermost frame of no library in what it prints."""
 
@@ -614,12 +614,14 @@ class Worker:
             return ": the process is stopped, as SIGSTOP does"
         before, kept = self._printed, self._kept
         processes.signal_each(own[:1], STUCK)
-        until = time.monotonic() + _TELLING_S
-        while self._printed == before and time.monotonic() < until:
+        until, found = time.monotonic() + _TELLING_S, None
+        while found is None and time.monotonic() < until:  # what is told comes piece by piece
             if select.select([self._output], [], [], _POLL_S)[0] and not self._drain():
-                break
-        said, self._kept = self._kept[-min(self._printed - before, _OUTPUT_KEPT_BYTES) :], kept
-        if self._printed == before or (found := _FRAME.search(said.decode(errors="replace"))) is None:
+                until = 0.0
+            said = self._kept[-min(self._printed - before, _OUTPUT_KEPT_BYTES) :] if self._printed > before else b""
+            found = _FRAME.search(said.decode(errors="replace"))
+        self._kept = kept
+        if found is None:
             return ""
         return f": it is in {found['function']}, line {found['line']} of {os.path.basename(found['file'])}"
 
