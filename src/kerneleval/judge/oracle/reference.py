@@ -586,7 +586,10 @@ class _Runs:
         """The same of a problem file, its native outputs put right where they fall to the other side of a step."""
         call, problem = self.call, self.call.problem
         floors = [self._given(index)["floor"] for index, kind in enumerate(self.kinds) if kind == "float"]
-        if problem is None and floors and call.case.direction == "backward":
+        behind = (
+            call.task.level > 1 or call.task.tolerance.reduction is not None
+        )  # a kink may lie behind a rounded number
+        if problem is None and floors and call.case.direction == "backward" and behind:
             return self._beside_kinks(max(f.probe_scale * PROBE * f.conditioning for f in floors))
         if problem is None or not floors:
             return self
