@@ -28,8 +28,9 @@ from kerneleval.judge.probes import cells
 from kerneleval.judge.timing.statistics import device_time
 from kerneleval.judge.windows import protocol, worker_pool
 from kerneleval.judge.windows.modules import match_state
+from kerneleval.judge.windows.patience import Patience
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
-from kerneleval.records import STAGES, Case, Samples, to_plain
+from kerneleval.records import STAGES, Candidate, Case, Samples, to_plain
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 DOCUMENTED = set(
@@ -139,8 +140,9 @@ STATES = st.one_of(
 def _loaded(answer: dict[str, Any]) -> Loaded:
     """A loaded candidate whose worker answers this to everything."""
     loaded = object.__new__(Loaded)
-    loaded.trusted, loaded.reference_s, loaded._slow_s = False, 0.0, 0.0
-    worker = SimpleNamespace(request=lambda *_, **__: answer, waited_s=0.0, compiled_s=0.0)
+    loaded.trusted, loaded.reference_s = False, 0.0
+    loaded.patience = Patience(Candidate(files=(("gelu.py", ""),), language="torch"), "cpu", 60.0)
+    worker = SimpleNamespace(request=lambda *_, **__: answer)
     loaded.runner = SimpleNamespace(worker=worker, forget_layout=lambda: None)  # type: ignore[assignment]
     return loaded
 

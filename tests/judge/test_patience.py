@@ -9,6 +9,7 @@ import pytest
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes.calls import Calls
+from kerneleval.judge.timing.effort import effort_of
 from kerneleval.judge.windows import patience as module
 from kerneleval.judge.windows.patience import Patience
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
@@ -126,6 +127,21 @@ def test_every_answer_counts(step: str, judge: Judge, tmp_path: Path, monkeypatc
     options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["tiny"]}
     verdict = check(tmp_path / "gelu.py", "gelu", judge=judge, allow=("library",), tier="quick", **options)
     assert verdict.reason == "timeout" and "longer than the judge's own work" in verdict.message, verdict.message
+
+
+def test_sessions_of_timed_cells_are_given(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right kernel that is twice as slow as the baseline waits for as long again: 400 s of 48 cells in the precise
+    tier, of which 60 s were its own.
+    """
+    given: list[float] = []
+    monkeypatch.setattr(Patience, "give", lambda self, seconds: given.append(seconds))
+    (tmp_path / "gelu.py").write_text(SOURCE)
+    options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["tiny"]}
+    verdict = check(tmp_path / "gelu.py", "gelu", judge=judge, allow=("library",), tier="quick", **options)
+    assert verdict.verdict == "passed", verdict.message
+    effort = effort_of("quick", slow_wakes=judge.device.slow_wakes)
+    assert given.count(effort.session_s) == effort.sessions == 1
+    assert effort_of("precise", slow_wakes=True).session_s == 14.0
 
 
 def test_loading_counts(judge: Judge) -> None:

@@ -26,7 +26,7 @@ from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase, Calls, mutation, with_names
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
-from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
+from kerneleval.judge.timing.effort import TIERS, effort_of
 from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import check_limit, reached
 from kerneleval.judge.timing.statistics import Noise, pair_log_ratios, timings_of
@@ -177,7 +177,7 @@ def _session(
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
     runs, twin = [], (BaselineSide(second.runner),)
     pool.quiet()
-    effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
+    effort = effort_of(tier, slow_wakes=device.slow_wakes)
     for _ in range(max(1, 4 // effort.min_quads)):
         run = clock.measure(first.runner, twin, cell, protocol, device, session=0, limit=_LIMIT)
         runs.append(run)
@@ -306,6 +306,7 @@ class Timer:
         baselines = self._baselines(case, bound, fresh=False)
         paces = baselines[0].paces
         calls.loaded.pool.quiet()
+        calls.loaded.patience.give(effort_of(calls.protocol.tier, slow_wakes=self._device.slow_wakes).session_s)
         cell = clock.TimedCell(
             call=known.call_layout,
             direction=case.direction,

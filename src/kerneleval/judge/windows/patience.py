@@ -89,7 +89,9 @@ class Patience:
         return TimeLimit(calls_s, min(LOAD_LONGEST_S, calls_s + self._may_compile_s))
 
     def give(self, reference_s: float) -> None:
-        """Calls were made for whose references the judge needed so many seconds."""
+        """Calls were made for whose references the judge needed so many seconds, or a cell was timed that may take as
+        long by its tier: a kernel that is twice as slow as the baseline waits for as long again.
+        """
         self._references_s += reference_s
 
     def charge(self, took_s: float, own_s: float, compiled_s: float) -> str:
