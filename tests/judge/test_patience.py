@@ -9,7 +9,7 @@ import pytest
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.judge.timing.effort import effort_of
+from kerneleval.judge.timing.timer import session_s
 from kerneleval.judge.windows import patience as module
 from kerneleval.judge.windows.patience import Patience
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
@@ -139,9 +139,8 @@ def test_sessions_of_timed_cells_are_given(judge: Judge, tmp_path: Path, monkeyp
     options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["tiny"]}
     verdict = check(tmp_path / "gelu.py", "gelu", judge=judge, allow=("library",), tier="quick", **options)
     assert verdict.verdict == "passed", verdict.message
-    effort = effort_of("quick", slow_wakes=judge.device.slow_wakes)
-    assert given.count(effort.session_s) == effort.sessions == 1
-    assert effort_of("precise", slow_wakes=True).session_s == 14.0
+    assert given.count(session_s("quick", judge.device)) == 1
+    assert session_s("precise", judge.device) == 14.0
 
 
 def test_loading_counts(judge: Judge) -> None:

@@ -7,10 +7,12 @@ just 0. Inputs in half types often lie there. Such elements are found by moving 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -22,6 +24,40 @@ _ZERO = 2.0**-30
 
 _OWN, _WHOLE = 2.0**-24, 2.0**-36
 """Less than this part of an element, or of the rms of all, is rounding in fp64."""
+
+
+_KINKED = re.compile(
+    r"abs|(?<!soft)max|min|relu|leaky|celu|selu|(?<!g)elu|hard|shrink|threshold|sign|sgn|clamp|where|huber|l1_loss|margin"
+    r"|sort|topk|median|kthvalue|mode|round|floor|ceil|trunc|frac|fmod|remainder|pool|dist|reduce|heaviside"
+)
+"""Names of ATen operators with a kink, a step or a choice."""
+
+_MET: dict[Any, bool] = {}
+
+
+def has_kinks(reference: Any, run: Callable[[], object]) -> bool:
+    """Whether a reference calls an operator with a kink: ``run`` calls it, once for all."""
+    if reference not in _MET:
+        with _Names() as names:
+            run()
+        _MET[reference] = any(_KINKED.search(name) for name in names.met)
+    return _MET[reference]
+
+
+class _Names(TorchDispatchMode):
+    """Notes which ATen operators are called."""
+
+    _should_skip_dynamo = bool  # called without arguments it is False; True imports the compiler, a second of a verdict
+
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
+        self.met: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        self.met.add(func._overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
 
 
 def limits(gradients: Callable[[Sequence[Any]], Tensors], args: Sequence[Any]) -> list[torch.Tensor | None]:

@@ -20,7 +20,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.devices.common.call_graph import NotRecordedError
 from kerneleval.judge.oracle.expectation import TimedBounds
-from kerneleval.judge.timing.effort import Effort, effort_of
+from kerneleval.judge.timing.effort import HOST_TIERS, TIERS, Effort
 from kerneleval.judge.timing.energy import energy_in_windows
 from kerneleval.judge.timing.pair import (
     Arbiter,
@@ -259,7 +259,7 @@ def measure(
     Raises:
         TimedMismatch, WorkerError, WorkerFailure: a timed output was wrong; as in :meth:`Runner.window`.
     """
-    effort = effort_of(protocol.tier, slow_wakes=device.slow_wakes)
+    effort = (HOST_TIERS if device.slow_wakes else TIERS)[protocol.tier]
     pair = Pair(
         candidate=candidate,
         baselines=baselines,

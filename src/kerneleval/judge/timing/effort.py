@@ -35,11 +35,6 @@ class Effort:
     """One window in so many is a split one, by chance, beside those that are for certain."""
 
     @property
-    def session_s(self) -> float:
-        """Seconds that a session of a cell may take by this tier, calls and recorded calls together."""
-        return 2 * self.patience * self.max_seconds + self.energy_s
-
-    @property
     def recorded(self) -> Effort:
         """That for windows of recorded calls."""
         least = max(self.min_quads, self.device_quads)
@@ -98,8 +93,3 @@ HOST_TIERS: dict[str, Effort] = {
     for tier, effort in TIERS.items()
 }
 """The same for devices with :attr:`~kerneleval.devices.Device.slow_wakes`."""
-
-
-def effort_of(tier: str, *, slow_wakes: bool) -> Effort:
-    """That of a tier on a device with or without :attr:`~kerneleval.devices.Device.slow_wakes`."""
-    return (HOST_TIERS if slow_wakes else TIERS)[tier]

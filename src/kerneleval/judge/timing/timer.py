@@ -21,12 +21,13 @@ from statistics import NormalDist
 import numpy as np
 import torch
 
+from kerneleval.devices import Device
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase, Calls, mutation, with_names
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
-from kerneleval.judge.timing.effort import TIERS, effort_of
+from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import check_limit, reached
 from kerneleval.judge.timing.statistics import Noise, pair_log_ratios, timings_of
@@ -177,13 +178,19 @@ def _session(
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
     runs, twin = [], (BaselineSide(second.runner),)
     pool.quiet()
-    effort = effort_of(tier, slow_wakes=device.slow_wakes)
+    effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
     for _ in range(max(1, 4 // effort.min_quads)):
         run = clock.measure(first.runner, twin, cell, protocol, device, session=0, limit=_LIMIT)
         runs.append(run)
     recorded = [pair_log_ratios(run.device, by_events=True)[0] for run in runs if run.device is not None]
     calls = [pair_log_ratios(run.samples)[0] for run in runs]
     return np.concatenate(calls), np.concatenate(recorded) if recorded else np.empty(0)
+
+
+def session_s(tier: str, device: Device) -> float:
+    """Seconds that a session of a cell may take by its tier, calls and recorded calls together."""
+    effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
+    return 2 * effort.patience * effort.max_seconds + effort.energy_s
 
 
 def _unequal(timed: TimedCall) -> None:
@@ -306,7 +313,7 @@ class Timer:
         baselines = self._baselines(case, bound, fresh=False)
         paces = baselines[0].paces
         calls.loaded.pool.quiet()
-        calls.loaded.patience.give(effort_of(calls.protocol.tier, slow_wakes=self._device.slow_wakes).session_s)
+        calls.loaded.patience.give(session_s(calls.protocol.tier, self._device))
         cell = clock.TimedCell(
             call=known.call_layout,
             direction=case.direction,
