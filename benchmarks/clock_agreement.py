@@ -18,7 +18,7 @@ from kerneleval.judge.timing.pair import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
-from kerneleval.worker.host import TimeLimit
+from kerneleval.worker.waiting import TimeLimit
 
 _SOURCE = """
 import torch

@@ -28,7 +28,7 @@ from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages import OutputSpec
 from kerneleval.records import Candidate, Protocol, Samples
-from kerneleval.worker.host import TimeLimit
+from kerneleval.worker.waiting import TimeLimit
 
 SHAPES = ((66, 77), (976, 514), (2776, 2461), (6234, 5861))
 _NEAR = 0.03

@@ -12,7 +12,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate
-from kerneleval.worker.host import TimeLimit
+from kerneleval.worker.waiting import TimeLimit
 
 
 def _import_ms(code: str) -> float:

@@ -10,11 +10,10 @@ import pytest
 from tests.attacks.specimens import Specimen, collect
 
 from kerneleval.judge import Judge
-from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 from kerneleval.sandbox.processes import of_uid
 from kerneleval.sandbox.slot import Slot, claim, release
-from kerneleval.worker import host
+from kerneleval.worker import host, waiting
 
 SPECIMENS = collect("cpu", "exhaustion")
 GONE_S = 30.0
@@ -74,19 +73,19 @@ def test_is_that_candidates_outcome(
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     own = {"directions": specimen.directions} | ({"categories": ()} if specimen.task.endswith(".py") else {})
     own |= {"patience_s": 1.0} if "timeout" in specimen.reasons else {}
-    charge, waits = patience.Patience.charge, list[float]()
+    charge, waits = waiting.Patience.charge, list[float]()
 
-    def recorded(self: patience.Patience, took_s: float, own_s: float, compiled_s: float) -> str:
+    def recorded(self: waiting.Patience, took_s: float, own_s: float, compiled_s: float) -> str:
         waits.append(own_s)
         return charge(self, took_s, own_s, compiled_s)
 
     with monkeypatch.context() as patched:
-        patched.setattr(patience.Patience, "charge", recorded)
-        patched.setattr(patience, "CALLS_S", 3.0 if "timeout" in specimen.reasons else 25.0)
-        patched.setattr(patience, "LONGEST_S", 12.0)
-        patched.setattr(patience, "_SHARE", 0.1)  # a few windows of a small case are judged here
+        patched.setattr(waiting.Patience, "charge", recorded)
+        patched.setattr(waiting, "CALLS_S", 3.0 if "timeout" in specimen.reasons else 25.0)
+        patched.setattr(waiting, "LONGEST_S", 12.0)
+        patched.setattr(waiting, "_SHARE", 0.1)  # a few windows of a small case are judged here
         if "load" in specimen.stages:
-            patched.setattr(patience, "LOAD_S", 4.0)
+            patched.setattr(waiting, "LOAD_S", 4.0)
         verdict = check(
             specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **(options | own)
         )

@@ -28,10 +28,10 @@ from kerneleval.judge.probes import cells
 from kerneleval.judge.timing.statistics import device_time
 from kerneleval.judge.windows import protocol, worker_pool
 from kerneleval.judge.windows.modules import match_state
-from kerneleval.judge.windows.patience import Patience
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
 from kerneleval.records import STAGES, Candidate, Case, Samples, to_plain
 from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.waiting import Patience
 
 DOCUMENTED = set(
     re.findall(r"^\| `(\w+)` \|", (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text(), re.MULTILINE)

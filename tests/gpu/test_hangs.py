@@ -10,8 +10,8 @@ import pytest
 from tests.attacks.specimens import Specimen, collect, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
+from kerneleval.worker import waiting
 
 pytestmark = pytest.mark.gpu
 
@@ -75,7 +75,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 def test_a_call_without_an_end_is_told_and_the_next_candidate_judged(
     specimen: Specimen, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "CALLS_S", 6.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 6.0)
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), verdict.message
     assert "within 120 s" not in verdict.message, "nothing looked like a compiler for so long"
@@ -87,7 +87,7 @@ def test_a_call_without_an_end_is_told_and_the_next_candidate_judged(
 def test_compiling_and_tuning_may_take_longer_than_a_call(
     text: str, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "CALLS_S", 3.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 3.0)
     file = tmp_path / "gelu.py"
     file.write_text(text)
     verdict = check(file, "gelu", judge=judge, **OPTIONS)

@@ -14,9 +14,9 @@ from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, cells, repeats
 from kerneleval.judge.probes.calls import BoundCase, Drawn
 from kerneleval.judge.probes.repeats import shuffled_calls
-from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
+from kerneleval.worker import waiting
 from kerneleval.worker.host import Worker, WorkerError
 
 DIES_WHEN_ASKED_AGAIN = """
@@ -98,7 +98,7 @@ def test_a_slow_candidate_gets_fewer_calls_in_a_window(
     """An interpreted kernel of ten seconds a call met the limit of a window in which it was called twelve times."""
     file = tmp_path / "exp.py"
     file.write_text("import time\nimport torch\n\n\ndef exp(x):\n    time.sleep(0.4)\n    return torch.exp(x)\n")
-    monkeypatch.setattr(patience, "CALLS_S", 3.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 3.0)
     monkeypatch.setattr(calls, "_PROBE_S", 1.0)
     verdict = check(
         file,
@@ -430,7 +430,7 @@ def test_a_worker_that_was_ended_is_asked_for_nothing(
     """Checks called it, and said that it had closed its connection."""
     file = tmp_path / "gelu.py"
     file.write_text(HANGS_LATER)
-    monkeypatch.setattr(patience, "CALLS_S", 1.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 1.0)
     options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
     verdict = check(file, "gelu", judge=judge, allow=("library",), timed=False, **options)
     assert (verdict.stage, verdict.reason) == ("call", "timeout"), verdict.message

@@ -16,7 +16,7 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.judge.windows.protocol import CallMode, Cut, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
-from kerneleval.worker.host import TimeLimit
+from kerneleval.worker.waiting import TimeLimit
 
 FORWARD_S = 0.05
 SLOW_FORWARD = f"""import time

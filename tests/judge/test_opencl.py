@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.judge.windows import patience
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.pipeline import check
 from kerneleval.records import TrackEvidence, Verdict
+from kerneleval.worker import waiting
 
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)
@@ -102,7 +102,7 @@ def test_the_next_candidate_is_judged_after_a_crash(judged: Callable[..., Verdic
 
 
 def test_a_kernel_without_end_times_out(judged: Callable[..., Verdict], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "CALLS_S", 2.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 2.0)
     verdict = judged(HEAD + kernel("volatile int on = 1; while (on) out[i] = x[i];"))
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "call", "timeout"), verdict.message
 

@@ -10,10 +10,10 @@ import pytest
 from kerneleval.judge import Judge
 from kerneleval.judge import judge as judge_module
 from kerneleval.judge.probes.cells import opening
-from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Failed, Protocol, Verdict
 from kerneleval.tasks import find
+from kerneleval.worker import waiting
 
 FEW: dict[str, Any] = {
     "dtypes": ("float32", "float16"),
@@ -92,7 +92,7 @@ def test_what_is_given_up_at_once_is_called_no_more(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begins_with(monkeypatch, "float16", "small")
-    monkeypatch.setattr(patience, "CALLS_S", 2.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 2.0)
     source = "import time\n\n\ndef square(x):\n    time.sleep(60 if x.element_size() == 2 else 0)\n    return x * x\n"
     fast = judged(judge, tmp_path, source, fail_fast=True, patience_s=2)
     assert (fast.reason, len(fast.cells)) == ("timeout", 1)

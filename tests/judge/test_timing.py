@@ -33,7 +33,7 @@ from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
 from kerneleval.sandbox import processes
 from kerneleval.tasks import find
-from kerneleval.worker.host import TimeLimit
+from kerneleval.worker.waiting import TimeLimit
 
 GELU_CPP = """
 #include <cmath>

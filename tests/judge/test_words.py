@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
 from kerneleval.sandbox import processes
+from kerneleval.worker import waiting
 from kerneleval.worker.host import Worker
 
 GELU = "import os, signal, torch\n{before}\n\ndef gelu(x):\n    {first}\n    return torch.nn.functional.gelu(x)\n"
@@ -67,8 +67,8 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
 def test_the_cause_is_named(
     name: str, text: str, reason: str, words: str, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "CALLS_S", 3.0)
-    monkeypatch.setattr(patience, "LOAD_S", 4.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 3.0)
+    monkeypatch.setattr(waiting, "LOAD_S", 4.0)
     verdict = judged(tmp_path / f"{name}.py", text, judge)
     assert verdict.reason == reason, verdict.message
     assert words.replace("2**30", str(2**30)) in verdict.message
@@ -82,7 +82,7 @@ def test_the_limit_of_a_compilers_file_is_named(judge: Judge, tmp_path: Path) ->
 def test_slow_loads_count_against_the_budget_of_all_calls(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "_SHARE", 0.0)
+    monkeypatch.setattr(waiting, "_SHARE", 0.0)
     text = GELU.format(before="import time\ntime.sleep(3)", first="")
     verdict = judged(tmp_path / "slow_import.py", text, judge, patience_s=1.0)
     assert verdict.reason == "timeout" and "1 s longer than the judge's own work" in verdict.message

@@ -17,11 +17,10 @@ import pytest
 import torch
 
 from kerneleval.judge import Judge
-from kerneleval.judge.windows import patience
 from kerneleval.pipeline import check
-from kerneleval.worker import host
+from kerneleval.worker import waiting
 from kerneleval.worker.compiling import CompileWatch
-from kerneleval.worker.host import TimeLimit, Waiting
+from kerneleval.worker.waiting import TimeLimit, Waiting
 
 PATIENCE_S = 60.0
 
@@ -163,7 +162,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr(host.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(waiting.time, "monotonic", lambda: self.now_s)
 
 
 def test_signs_put_the_end_off_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +207,9 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc t
     ],
 )
 def test_compilers_that_work_are_a_sign(name: str, program: str, sign: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_LOOK_S", 0.01)
-    monkeypatch.setattr(host, "_WORKING_S", 0.01)
-    monkeypatch.setattr(host, "_OFTEN_S", 0.0)
+    monkeypatch.setattr(waiting, "_LOOK_S", 0.01)
+    monkeypatch.setattr(waiting, "_WORKING_S", 0.01)
+    monkeypatch.setattr(waiting, "_OFTEN_S", 0.0)
     with subprocess.Popen([name, "-c", program], executable="/bin/sh", start_new_session=True) as child:
         one = Waiting(TimeLimit(15.0, 120.0), lambda: [os.getpid(), child.pid], frozenset({os.getpid()}))
         try:
@@ -229,7 +228,7 @@ def test_compilers_that_work_are_a_sign(name: str, program: str, sign: bool, mon
 @pytest.mark.parametrize("works", [True, False])
 def test_signs_count_where_something_computes(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library may sleep, or wait for a lock, as long as it is called to."""
-    monkeypatch.setattr(host, "_OFTEN_S", 0.0)
+    monkeypatch.setattr(waiting, "_OFTEN_S", 0.0)
     program = "while :; do :; done" if works else "sleep 100; :"
     with subprocess.Popen(["sh", "-c", program], start_new_session=True) as child:
         one = Waiting(TimeLimit(15.0, 120.0), lambda: [child.pid], frozenset({child.pid}))
@@ -281,8 +280,8 @@ def gelu(x):
 def test_who_compiles_longer_than_calls_may_take_passes(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "CALLS_S", 2.0)
-    monkeypatch.setattr(patience, "LOAD_S", 5.0)
+    monkeypatch.setattr(waiting, "CALLS_S", 2.0)
+    monkeypatch.setattr(waiting, "LOAD_S", 5.0)
     file = tmp_path / "gelu.py"
     file.write_text(text)
     options: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}

@@ -6,7 +6,7 @@ import pytest
 
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.processes import Activity
-from kerneleval.worker import host
+from kerneleval.worker import waiting
 
 
 class Machine:
@@ -14,11 +14,11 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = self.used_s = self.delay_s = 100.0
-        monkeypatch.setattr(host.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(waiting.time, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(processes, "activity", lambda _: Activity(0, int(1e9 * self.used_s)))
         monkeypatch.setattr(processes, "delay_s", lambda: self.delay_s)
-        monkeypatch.setattr(host, "processors", lambda: 2)
-        self.theft = host._Theft(lambda: [1])
+        monkeypatch.setattr(waiting, "processors", lambda: 2)
+        self.theft = waiting.StolenTime(lambda: [1])
         self.theft.taken_s(0.0)
 
     def after(self, seconds: float, *, used_s: float, delay_s: float, waited_s: float = 0.0) -> float:

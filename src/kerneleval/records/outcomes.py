@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -36,7 +36,6 @@ __all__ = [
     "Timing",
     "TrackEvidence",
     "UsesEvidence",
-    "refusals",
 ]
 
 
@@ -197,16 +196,6 @@ class Failed:
 
 
 Outcome = Passed | Failed
-
-
-def refusals(outcomes: Iterable[Outcome]) -> str:
-    """How many cases the candidate declares unsupported, and how many cannot be judged in its language; empty: none."""
-    refused = [o for o in outcomes if isinstance(o, Failed) and o.reason == "unsupported"]
-    missing = [o.message for o in refused if o.stage == "load"]
-    parts = [f"{len(refused) - len(missing)} declared unsupported"] if len(missing) < len(refused) else []
-    if missing:
-        parts.append(f"{len(missing)} not judged ({'; '.join(dict.fromkeys(missing))})")
-    return ", ".join(parts)
 
 
 ISAS = ("sass", "amdgcn", "x86", "arm")

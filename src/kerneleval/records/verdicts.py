@@ -7,7 +7,7 @@ and check, so verdicts of the past have their layers too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -46,6 +46,7 @@ __all__ = [
     "layers_of",
     "own_sizes_only",
     "pooled",
+    "refusals",
     "tell",
 ]
 
@@ -349,3 +350,13 @@ def _words(verdict: Verdict, layer: str) -> list[str]:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def refusals(outcomes: Iterable[Outcome]) -> str:
+    """How many cases the candidate declares unsupported, and how many cannot be judged in its language; empty: none."""
+    refused = [o for o in outcomes if isinstance(o, Failed) and o.reason == "unsupported"]
+    missing = [o.message for o in refused if o.stage == "load"]
+    parts = [f"{len(refused) - len(missing)} declared unsupported"] if len(missing) < len(refused) else []
+    if missing:
+        parts.append(f"{len(missing)} not judged ({'; '.join(dict.fromkeys(missing))})")
+    return ", ".join(parts)

@@ -7,7 +7,6 @@ worker. No answer of a worker is believed beyond its form.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import select
@@ -17,19 +16,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from kerneleval.devices import find
-from kerneleval.devices.cpu import SPIN_COUNT, processors, threads
+from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle, processes, reach, reaper
 from kerneleval.sandbox.slot import ResourceLimits, Slot, prepare
 from kerneleval.worker.bell import Bell, Go
 from kerneleval.worker.pausing import Pauses
+from kerneleval.worker.waiting import StolenTime, TimeLimit, Waiting
 from kerneleval.worker.wire import LOST, STUCK, Channel, Closed, WireError, WireTimeout
 
 _OUTPUT_LIMIT_BYTES = 4 << 20
@@ -40,36 +39,6 @@ _START_TIMEOUT_S = 120.0
 ANSWER_S = 15.0
 """Seconds for an answer that takes a worker milliseconds: a thread that holds the interpreter's lock, and objects of
 the candidate's that are let go, can keep it."""
-
-_BUSY_S = 120.0
-"""Seconds, and thrice the limit, by which it is put off where others keep the worker's threads from running."""
-
-_LOOK_S = 1.0
-"""Seconds between two looks at the programs that the worker started."""
-
-_WORKING_S = 0.1
-"""CPU time of theirs between two looks that tells a compiler from a program that waits."""
-
-_COMPILERS = re.compile(
-    r"(?:[\w.]+-)*(?:as|c\+\+|cc|cc1|cc1plus|cicc|clang|clang\+\+|collect2|cudafe\+\+|fatbinary|g\+\+|gcc|gold|hipcc|icpx|"
-    r"ispc|ld|lld|llc|lto1|lto-wrapper|metal|nvcc|nvlink|opt|ptxas|rustc)(?:-[\d.]+)?"
-)
-"""Names of the programs that compile, with what stands before and after them (``x86_64-linux-gnu-g++-12``)."""
-
-_COMPILE_WORKER = re.compile(r"_inductor/compile_worker|multiprocessing\.(?:forkserver|spawn)")
-"""What stands in the command of a Python that compiles for another."""
-
-_SHARE = 0.02
-"""CPU time per second from which on a worker compiles or imports; one that sleeps in a library uses less."""
-
-_CREDIT = 10.0
-"""Seconds of compilation for one of CPU time at most: the least share of a processor that a busy machine gives."""
-
-_OFTEN_S, _SELDOM_S = 0.2, 3.0
-"""Seconds between two signs of compilation: an earlier one is not heard, and a longer time counts as so much."""
-
-_THEFT_S = 0.5
-"""Seconds between two looks whether a worker's processes compute beside the judge: one takes 0.3 ms."""
 
 _TELLING_S = 2.0
 """Seconds that a worker which does not answer has to print where it is."""
@@ -92,166 +61,6 @@ _BIND_HELPERS = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 """OpenMP's helper threads stay on a processor each. Left to itself, a kernel that packs threads puts two on one, where
 each waits for the other by keeping it busy: on two virtual processors a third of all 3 ms windows took five times as
 long. The worker's own thread is let go again, for threads of other kinds inherit its mask."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
-    """How long a worker may take."""
-
-    calls_s: float
-    """Seconds without a sign that code is compiled."""
-    longest_s: float = 0.0
-    """Seconds in all, where code may be compiled; 0: none may."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether signs of compilation count."""
-        return self.longest_s > self.calls_s
-
-
-class Waiting:
-    """The wait for one answer.
-
-    Args:
-        family: every process of the worker.
-        own: those of them that were there before the candidate.
-    """
-
-    def __init__(self, limit: TimeLimit, family: Callable[[], Iterable[int]], own: frozenset[int]) -> None:
-        self._limit, self._family, self._own = limit, family, own
-        self._held = processes.Held(family)
-        self._began_s = self._signed_s = self._looked_s = time.monotonic()
-        self._deadline_s = self._began_s + limit.calls_s
-        self._waited_s = 0.0
-        self._used_ns: dict[int, int] = {}
-        self._work = _Work(family)
-        self.compiled_s = 0.0
-        """For how long there were signs of compilation, and something computed."""
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until it may be over."""
-        return self._deadline_s - time.monotonic()
-
-    def look(self) -> None:
-        """See what the worker's processes do; called all the time while the judge waits."""
-        self._held.begin()
-        if not self._limit.watched:
-            return
-        self._work.begin()
-        if time.monotonic() < self._looked_s + _LOOK_S:
-            return
-        self._looked_s = time.monotonic()
-        programs = (pid for pid in self._family() if pid not in self._own and _compiles(pid))
-        used_ns = {pid: processes.activity(pid).cpu_ns for pid in programs}
-        worked_ns = sum(max(0, now_ns - self._used_ns.get(pid, 0)) for pid, now_ns in used_ns.items())
-        self._used_ns = used_ns
-        if worked_ns >= 1e9 * _WORKING_S:
-            self.sign()
-
-    def sign(self) -> None:
-        """Something is being compiled now, if the worker or what it started computes."""
-        now_s = time.monotonic()
-        if now_s < self._signed_s + _OFTEN_S or (worked_s := self._work.done_s(_SHARE)) <= 0:
-            return
-        self._waited_s += self._held.waited_s()
-        self._held = processes.Held(self._family)
-        self.compiled_s += min(now_s - self._signed_s, _SELDOM_S, _CREDIT * worked_s)
-        self._signed_s = now_s
-        self._deadline_s = min(now_s + self._limit.calls_s, self._latest_s(self._waited_s))
-
-    def is_over(self) -> bool:
-        """Whether the worker has had its time, and that in which others kept it from running beside."""
-        if self.left_s > 0:
-            return False
-        held_s = self._held.waited_s()
-        put_off_s = min(held_s, _BUSY_S, 3 * self._limit.calls_s)
-        latest_s = self._latest_s(self._waited_s + held_s)
-        self._deadline_s = min(self._signed_s + self._limit.calls_s + put_off_s, latest_s)
-        return self.left_s <= 0
-
-    def spent(self) -> tuple[float, float, float]:
-        """How long it has taken so far, the same without what others kept the worker from running, and for how long of
-        it there were signs of compilation.
-        """
-        took_s = time.monotonic() - self._began_s
-        return took_s, max(0.0, took_s - self._waited_s - self._held.waited_s()), self.compiled_s
-
-    def why(self) -> str:
-        """What was waited for in vain."""
-        took_s = time.monotonic() - self._began_s
-        last = f", the last {self._limit.calls_s:.0f} s of them without a sign of progress" if self.compiled_s else ""
-        return f"within {took_s:.0f} s{last if took_s < self._limit.longest_s else ''}"
-
-    def _latest_s(self, waited_s: float) -> float:
-        """When it is over in any case."""
-        longest_s = max(self._limit.longest_s, self._limit.calls_s)
-        return self._began_s + longest_s + min(waited_s, _BUSY_S, 3 * self._limit.calls_s)
-
-
-class _Work:
-    """The CPU time of some processes."""
-
-    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
-        self._pids = pids
-        self._before: tuple[float, dict[int, int]] | None = None
-
-    def begin(self) -> None:
-        """Measure from now on, if not from earlier on."""
-        if self._before is None:
-            self._before = self._now()
-
-    def done_s(self, share: float) -> float:
-        """CPU time since the last answer above 0 (s); 0: less than ``share`` of the time. Infinity where the system
-        does not say.
-        """
-        (began_s, before), now = self._before or (-math.inf, {}), self._now()
-        now_s, used_ns = now
-        if not any(used_ns.values()):
-            return math.inf
-        done_s = sum(max(0, used - before.get(pid, 0)) for pid, used in used_ns.items()) / 1e9
-        if self._before is not None and done_s < share * (now_s - began_s):
-            return 0.0
-        self._before = now
-        return done_s
-
-    def _now(self) -> tuple[float, dict[int, int]]:
-        return time.monotonic(), {pid: processes.activity(pid).cpu_ns for pid in self._pids()}
-
-
-class _Theft:
-    """How long a worker's processes kept the judge from running while it waited for none of their answers."""
-
-    def __init__(self, family: Callable[[], Iterable[int]]) -> None:
-        self._family = family
-        self._looked_s, self._waited_s, self._delay_s = -math.inf, 0.0, 0.0
-        self._used_ns: dict[int, int] = {}
-        self._thread = 0
-
-    def taken_s(self, waited_s: float) -> float:
-        """Seconds since the last look, of which there are two a second at most; ``waited_s``: what the judge has waited
-        for an answer since this was last asked.
-        """
-        self._waited_s += waited_s
-        if (now_s := time.monotonic()) < self._looked_s + _THEFT_S:
-            return 0.0
-        used_ns = {pid: processes.activity(pid).cpu_ns for pid in self._family()}
-        spent_s = sum(max(0, used - self._used_ns.get(pid, 0)) for pid, used in used_ns.items()) / 1e9
-        delay_s, thread = processes.delay_s(), threading.get_ident()
-        taken_s = (
-            min(delay_s - self._delay_s, spent_s - processors() * self._waited_s) if thread == self._thread else 0.0
-        )
-        self._looked_s, self._waited_s, self._delay_s = now_s, 0.0, delay_s
-        self._used_ns, self._thread = used_ns, thread
-        return max(0.0, taken_s)
-
-
-def _compiles(pid: int) -> bool:
-    """Whether it is a program that compiles, by its command."""
-    command = processes.command(pid)
-    if not command:
-        return False
-    return bool(_COMPILERS.fullmatch(os.path.basename(command[0])) or _COMPILE_WORKER.search(" ".join(command[1:])))
 
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
@@ -404,7 +213,7 @@ class Worker:
         self._kept = b""
         self._pauses = Pauses()
         self._uncounted_s = 0.0
-        self._theft = _Theft(self._family)
+        self._stolen = StolenTime(self._family)
         self._bell: Bell | None = None
         self._armed = False
         self._unread_s = 0.0
@@ -561,7 +370,7 @@ class Worker:
             message = message or self._answer(operation, limit, waiting)
         finally:
             took_s, own_s, compiled_s = waiting.spent()
-            further_s, self._uncounted_s = self._uncounted_s + self._theft.taken_s(took_s), 0.0
+            further_s, self._uncounted_s = self._uncounted_s + self._stolen.taken_s(took_s), 0.0
             no_more = self.charge(further_s + took_s, further_s + own_s, compiled_s)
         return message, no_more
 
@@ -615,7 +424,7 @@ class Worker:
         before, kept = self._printed, self._kept
         processes.signal_each(own[:1], STUCK)
         until, found = time.monotonic() + _TELLING_S, None
-        while found is None and time.monotonic() < until:  # what is told comes piece by piece
+        while found is None and time.monotonic() < until:  # frames are printed one by one
             if select.select([self._output], [], [], _POLL_S)[0] and not self._drain():
                 until = 0.0
             said = self._kept[-min(self._printed - before, _OUTPUT_KEPT_BYTES) :] if self._printed > before else b""

@@ -43,7 +43,8 @@ from kerneleval.records import (
     UsageError,
     new_secret,
 )
-from kerneleval.worker.host import TimeLimit, WorkerFailure
+from kerneleval.worker.host import WorkerFailure
+from kerneleval.worker.waiting import TimeLimit
 
 _SMALL = 1e-2
 """A plain argument below this is taken for an epsilon."""

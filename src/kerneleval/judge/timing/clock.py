@@ -37,7 +37,8 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
-from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
+from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.waiting import TimeLimit
 
 _REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
 

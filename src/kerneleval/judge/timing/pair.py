@@ -23,7 +23,8 @@ from kerneleval.judge.oracle.expectation import TimedBounds, is_eight_bit, same
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import CallMode, Cut, Runner, Window, output_views
 from kerneleval.records import DTYPES
-from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
+from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.waiting import TimeLimit
 
 T = TypeVar("T")
 

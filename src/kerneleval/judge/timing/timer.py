@@ -53,7 +53,8 @@ from kerneleval.records import (
     to_plain,
 )
 from kerneleval.records.outcomes import TimeKind
-from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
+from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.waiting import TimeLimit
 
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
@@ -188,7 +189,7 @@ def _session(
 
 
 def session_s(tier: str, device: Device) -> float:
-    """Seconds that a session of a cell may take by its tier, calls and recorded calls together."""
+    """Seconds that a session of a cell may take by its tier: for calls, as long for recorded calls, and for energy."""
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
     return 2 * effort.patience * effort.max_seconds + effort.energy_s
 

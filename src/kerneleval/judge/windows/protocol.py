@@ -30,7 +30,8 @@ from kerneleval.devices import Arena, Device, typed_view
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.records import DTYPES, Failed
 from kerneleval.worker.bell import Go
-from kerneleval.worker.host import ANSWER_S, TimeLimit, Worker, WorkerError
+from kerneleval.worker.host import ANSWER_S, Worker, WorkerError
+from kerneleval.worker.waiting import TimeLimit
 
 _FLOAT_POISON = 0xFF
 """Byte written over the outputs' memory before collection: NaN in every float type, -1 in the signed integers."""

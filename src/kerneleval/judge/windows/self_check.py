@@ -16,7 +16,8 @@ from kerneleval.judge.windows.protocol import Runner, output_views
 from kerneleval.languages import Language
 from kerneleval.languages.common.base import known_kernel
 from kerneleval.records import Candidate, to_plain
-from kerneleval.worker.host import TimeLimit, WorkerError, WorkerFailure
+from kerneleval.worker.host import WorkerError, WorkerFailure
+from kerneleval.worker.waiting import TimeLimit
 
 _SHAPE = (32, 300)
 """Rows and columns of the input: more rows than threads, and columns that fill no vector evenly."""

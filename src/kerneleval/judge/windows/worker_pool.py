@@ -28,7 +28,6 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import processors
 from kerneleval.judge.windows import self_check
 from kerneleval.judge.windows.locks import CpuPin
-from kerneleval.judge.windows.patience import LOAD_LONGEST_S, Patience
 from kerneleval.judge.windows.protocol import Runner, TamperingClaim, tampering_claims
 from kerneleval.languages.common.base import cpu_identity, known_kernel
 from kerneleval.records import (
@@ -52,7 +51,8 @@ from kerneleval.records import (
 from kerneleval.records.outcomes import TimeKind
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.slot import ResourceLimits
-from kerneleval.worker.host import TimeLimit, Worker, WorkerError, WorkerFailure, Zygote
+from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
+from kerneleval.worker.waiting import LOAD_LONGEST_S, Patience, TimeLimit
 from kerneleval.worker.wire import encode_plain
 
 _BUILD_TIMEOUT_S = 120.0
@@ -88,7 +88,7 @@ class Loaded:
     """A worker with something loaded, and how to load it again when the worker dies.
 
     ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot. ``patience_s`` is
-    how long it may keep the judge waiting (:class:`~kerneleval.judge.windows.patience.Patience`).
+    how long it may keep the judge waiting (:class:`~kerneleval.worker.waiting.Patience`).
 
     Raises:
         ToolError: see :meth:`WorkerPool.require`.
