@@ -88,7 +88,7 @@ def test_other_elements_keep_their_bounds() -> None:
     ],
 )
 def test_kinks_are_known_by_the_operators_that_a_reference_calls(name: str, kinked: bool) -> None:
-    """Noisy oracles of gradients without any took a tenth of a verdict of layer_norm."""
+    """Where there are none, no noisy oracle is computed."""
     task = find(name)
     case = next(c for c in planned(task, dtypes=("float32",), directions=("backward",)))
     args, _ = drawn(task, case)

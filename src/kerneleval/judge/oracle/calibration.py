@@ -121,8 +121,8 @@ def bounded(
 
 
 def following(expected: Expected, upstream: int) -> Expected:
-    """The same of a gradient, which follows from so many elements of the upstream gradients: no more places of it have
-    an error of their own.
+    """The bounds of a gradient that is computed from so many elements of the upstream gradients (0: an output): no more
+    of its errors are independent.
     """
     bounds = expected.bounds
     if bounds is None or not upstream:
@@ -230,16 +230,16 @@ def _scale_of(args: Sequence[Any]) -> float:
 
 
 _REPEATED = 2.0**-24
-"""Elements that are no further apart repeat one another: the same kernel computes the last few elements of a tensor by
-other instructions, which round otherwise."""
+"""Elements whose relative difference is no larger count as equal: one kernel computes the last few elements of a tensor
+by other instructions, which round differently."""
 
 
 def independent(output: torch.Tensor) -> int:
-    """Elements but for those that repeat others along a whole dim, whose errors are one another's: gradients of a bias
-    under the upstream gradient of a sum over all, everything that follows from an expanded or a constant input.
+    """How many elements are no repetitions. Those that are equal along a whole dim have one error: gradients of a bias
+    under the upstream gradient of a sum over all, and outputs of an expanded or a constant input.
 
     Args:
-        output: of numbers the oracle's, in which equal inputs make equal outputs but for rounding in fp64.
+        output: in fp64 (the oracle's) where it is floating, so that equal inputs give equal elements but for rounding.
     """
     count = 1
     for dim, size in enumerate(output.shape):

@@ -27,7 +27,7 @@ SLUGS: dict[str, str] = {
     "not_quantised": "the result of exact arithmetic, without the error that its quantisation makes",
     "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
     "rows_wrong": "whole rows are wrong and the others right",
-    "rows_scaled": "every row is the right one times a factor of its own, but for added constants or vector arguments",
+    "rows_scaled": "every row is the right one times a factor of its own, plus a constant or a multiple of a vector",
     "permuted": "the right values in wrong places",
     "precision_downgrade": "errors as a narrower type or a coarse approximation makes them",
     "index_out_of_range": "indices outside of the selected dim",
@@ -226,10 +226,10 @@ def _by_rows(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: 
             low, high = (1 + float(end) for end in factor.aminmax())
             span = f"{low:.{_digits(low)}g} to {high:.{_digits(high)}g}"
             question = "is the norm, sum or variance of a row right"
-            for taken, right in (("n", "n - 1"), ("n - 1", "n")):
-                root = math.sqrt((width - (taken != "n")) / (width - (right != "n")))
+            for used, wanted in (("n", "n - 1"), ("n - 1", "n")):
+                root = math.sqrt((width - (used != "n")) / (width - (wanted != "n")))
                 if max(abs(low - root), abs(high - root)) < 0.01 * abs(root - 1):
-                    question = f"is the variance divided by {taken} instead of {right}, for n = {width}"
+                    question = f"is the variance divided by {used} instead of {wanted}, for n = {width}"
             return "rows_scaled", f"{SLUGS['rows_scaled']} (factors {span}): {question}?"
     return None
 

@@ -36,7 +36,12 @@ _MET: dict[Any, bool] = {}
 
 
 def has_kinks(reference: Any, run: Callable[[], object]) -> bool:
-    """Whether a reference calls an operator with a kink: ``run`` calls it, once for all."""
+    """Whether a reference calls an operator with a kink.
+
+    Args:
+        reference: the function, of which the answer is kept.
+        run: calls it, on any inputs.
+    """
     if reference not in _MET:
         with _Names() as names:
             run()

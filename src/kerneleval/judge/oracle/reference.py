@@ -583,13 +583,14 @@ class _Runs:
         return cls(call=call, tf32=tf32, oracle=oracle, native=native, probed=moved, plain=_unquantised(call))
 
     def apart_from_flips(self) -> _Runs:
-        """The same of a problem file, its native outputs put right where they fall to the other side of a step."""
+        """The same of a problem file, its native outputs put right where they fall to the other side of a step; of
+        gradients behind rounded numbers, with the means to do so.
+        """
         call, problem = self.call, self.call.problem
         floors = [self._given(index)["floor"] for index, kind in enumerate(self.kinds) if kind == "float"]
-        behind = (
-            call.task.level > 1 or call.task.tolerance.reduction is not None
-        )  # a kink may lie behind a rounded number
-        if problem is None and floors and call.case.direction == "backward" and behind:
+        # where neither holds, a kink lies at an input, which every kernel sees alike
+        rounded = call.task.level > 1 or call.task.tolerance.reduction is not None
+        if problem is None and floors and call.case.direction == "backward" and rounded:
             return self._beside_kinks(max(f.probe_scale * PROBE * f.conditioning for f in floors))
         if problem is None or not floors:
             return self
