@@ -83,7 +83,7 @@ def test_is_that_candidates_outcome(
         patched.setattr(waiting.Patience, "charge", recorded)
         patched.setattr(waiting, "CALLS_S", 3.0 if "timeout" in specimen.reasons else 25.0)
         patched.setattr(waiting, "LONGEST_S", 12.0)
-        patched.setattr(waiting, "_SHARE", 0.1)  # a few windows of a small case are judged here
+        patched.setattr(waiting, "_WORK_SHARE", 0.1)  # a few windows of a small case are judged here
         if "load" in specimen.stages:
             patched.setattr(waiting, "LOAD_S", 4.0)
         verdict = check(

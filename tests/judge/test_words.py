@@ -82,7 +82,7 @@ def test_the_limit_of_a_compilers_file_is_named(judge: Judge, tmp_path: Path) ->
 def test_slow_loads_count_against_the_budget_of_all_calls(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_SHARE", 0.0)
+    monkeypatch.setattr(waiting, "_WORK_SHARE", 0.0)
     text = GELU.format(before="import time\ntime.sleep(3)", first="")
     verdict = judged(tmp_path / "slow_import.py", text, judge, patience_s=1.0)
     assert verdict.reason == "timeout" and "1 s longer than the judge's own work" in verdict.message
