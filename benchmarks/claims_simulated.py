@@ -151,10 +151,10 @@ class Windows:
             beyond=self.beyond[: 2 * quads],
         )
 
-    def disturbed(self, window_ns: float, kind: TimeKind) -> bool:
+    def disturbed(self, window_ns: float, kind: TimeKind, usual: float) -> bool:
         """See :func:`kerneleval.judge.timing.statistics.disturbed`."""
         times = window_ns * np.exp(np.stack([self.candidate, self.baseline], axis=1))
-        return disturbed(times + self.beyond, times) if kind == "device" else disturbed(times)
+        return disturbed(times + self.beyond, times) if kind == "device" else disturbed(times, usual=usual)
 
 
 def measured(generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float) -> Windows:
@@ -171,9 +171,17 @@ def measured(generator: np.random.Generator, scene: Scene, count: int, truth: fl
 
 
 def session(
-    generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float, kind: TimeKind
+    generator: np.random.Generator,
+    scene: Scene,
+    effort: Effort,
+    truth: float,
+    worse: float,
+    kind: TimeKind,
+    usual: float = 0.0,
 ) -> Windows:
-    """The windows that the tier measures: until its rule ends the session, or its quads are used up."""
+    """The windows that the tier measures: until its rule ends the session, or its quads are used up; ``usual``: see
+    :attr:`kerneleval.judge.timing.statistics.Noise.usual`.
+    """
     most = max(effort.max_quads, MOST_DISTURBED)
     windows = measured(generator, scene, most, truth, worse)
     ratios = windows.quads
@@ -181,7 +189,7 @@ def session(
         if number > 1 and 2 * ratios[:number].std(ddof=1) / math.sqrt(number) < effort.half_width:
             return windows.first(number)
     for number in range(effort.max_quads, most):
-        if not windows.first(number).disturbed(effort.window_ns, kind):
+        if not windows.first(number).disturbed(effort.window_ns, kind, usual):
             return windows.first(number)
     return windows
 
@@ -202,11 +210,13 @@ def noise_of(generator: np.random.Generator, scene: Scene, effort: Effort, kind:
     return _noise(found, *known)
 
 
-def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, kind: TimeKind) -> Samples:
+def sampled(
+    generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, kind: TimeKind, usual: float
+) -> Samples:
     """The samples of one cell."""
     every = []
     for mine, *theirs in offsets(generator, scene, effort.sessions, scene.sessions_later * scene.later):
-        windows = session(generator, scene, effort, truth, scene.later, kind)
+        windows = session(generator, scene, effort, truth, scene.later, kind, usual)
         baseline = windows.baseline + np.asarray(theirs)[windows.processes]
         every.append(replace(windows, candidate=windows.candidate + mine, baseline=baseline))
     numbers = [number for number, windows in enumerate(every) for _ in windows.candidate]
@@ -233,7 +243,7 @@ def row(scene: Scene, tier: str, cells: int, together: int, seed: int, kind: Tim
     effort = TIERS[tier].recorded if kind == "device" else HOST_TIERS[tier]
 
     def at(truth: float) -> list[Timing]:
-        cells = [(sampled(generator, scene, effort, truth, kind), noise) for _ in range(together)]
+        cells = [(sampled(generator, scene, effort, truth, kind, noise.usual), noise) for _ in range(together)]
         return timings_of(cells, kind)
 
     equal: list[Timing] = []

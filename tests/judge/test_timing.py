@@ -630,9 +630,9 @@ def test_no_process_of_the_candidate_runs_while_noise_is_measured(tmp_path, monk
     candidates: list[int] = []
     measure_noise, judge_of = timer.measure_noise, Judge._judge
 
-    def noted(judge, job, loaded):
+    def noted(judge, job, loaded, prefetch):
         candidates.append(loaded.runner.worker.pid)
-        return judge_of(judge, job, loaded)
+        return judge_of(judge, job, loaded, prefetch)
 
     def watched(*args):
         alive.append(processes.is_running(candidates[0]))

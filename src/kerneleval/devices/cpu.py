@@ -270,9 +270,10 @@ class Cpu(Uncounted):
     def synchronize(self) -> None:
         """Nothing is asynchronous."""
 
-    def settle(self) -> None:
+    def settle(self, since_ns: int = 0) -> None:
         """Sleep until helper threads stopped spinning, of this process and of workers: they would take a processor."""
-        time.sleep(max(_SETTLE_S, _spin_s()))
+        past_s = (time.perf_counter_ns() - since_ns) / 1e9 if since_ns else 0.0
+        time.sleep(max(0.0, max(_SETTLE_S, _spin_s()) - past_s))
 
     def timer(self) -> EventTimer:
         return SynchronisedClock(self.synchronize)

@@ -24,7 +24,7 @@ from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.probes.calls import BoundCase, Calls
-from kerneleval.judge.probes.cells import CellJudge, far_offsets, opening, secret_shapes
+from kerneleval.judge.probes.cells import CellJudge, Prefetch, far_offsets, opening, secret_shapes
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.timing.timer import NoiseFigures, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
@@ -220,6 +220,7 @@ class Judge:
             task=task,
             protocol=protocol,
             cases=cases,
+            begins=tuple(opening(task, cases)),
             replay=Replay(candidate, source, task_source, self.device.name, protocol, only, replay.store),
             machine=self.machine,
             fail_fast=fail_fast,
@@ -237,7 +238,15 @@ class Judge:
         return replace(verdict, findings=(*verdict.findings, *left))
 
     def _check(self, job: Job, trusted: bool) -> Verdict:
-        """Load the candidate, judge it, and end its worker."""
+        """Load the candidate while its first cases are drawn, judge it, and end its worker."""
+        prefetch = Prefetch(job.task, self.device, lambda case: self._bound(job, case))
+        with prefetch.over([*job.begins, *(case for case in job.cases if case not in job.begins)]):
+            return self._load(job, trusted, prefetch)
+
+    def _bound(self, job: Job, case: Case) -> BoundCase:
+        return BoundCase(job.task, case, self.device, tf32=job.protocol.tf32)
+
+    def _load(self, job: Job, trusted: bool, prefetch: Prefetch) -> Verdict:
         try:
             if not trusted:
                 _refuse_on_host(job.candidate, self.device.name)
@@ -256,7 +265,7 @@ class Judge:
                 job, self.pool.trust, dict.fromkeys(job.cases, failed), checks.of_sources(job.candidate), Conditions()
             )
         try:
-            return self._judge(job, loaded)
+            return self._judge(job, loaded, prefetch)
         except torch.OutOfMemoryError as error:
             text = f"device {self.device.name!r} has too little memory left to judge {job.task.name}: {error}"
             raise InfrastructureError(text.splitlines()[0][:500]) from error
@@ -265,13 +274,14 @@ class Judge:
             self.device.trim()
             self.pool.make_spare()
 
-    def _judge(self, job: Job, loaded: Loaded) -> Verdict:
+    def _judge(self, job: Job, loaded: Loaded, prefetch: Prefetch) -> Verdict:
         """The verdict on a candidate that is loaded: every case, then the checks, then times."""
         self.pool.make_spare()  # for the next candidate; ready long before anything is timed
         calls = Calls(loaded, job.task, job.protocol, self.device)
-        judge = CellJudge(calls)
+        judge = CellJudge(calls, prefetch)
         findings: list[Finding] = []
         outcomes = _outcomes(job, judge, findings)
+        prefetch.end()
         if job.fail_fast and first_failure(outcomes.values()) is not None:
             findings += judge.native_failures(outcomes)
             findings += checks.run_all(calls, tuple(outcomes), outcomes, without_worker=True)
@@ -342,16 +352,14 @@ def _outcomes(job: Job, judge: CellJudge, findings: list[Finding]) -> dict[Case,
     case comes first.
     """
     outcomes: dict[Case, Outcome] = {}
-    may_begin = opening(job.task, job.cases)
-    with judge.prefetch.over([case for case in job.cases if case not in may_begin]):
-        begun = judge.begin(may_begin)
-        order = [*begun, *(c for c in job.cases if c not in begun)] if judge.gave_up else job.cases
-        for done, case in enumerate(order):
-            needed = _is_own(case) or (case is job.cases[-1] and not outcomes)
-            outcomes |= {case: begun[case]} if case in begun else _outcome(judge, case, findings, needed=needed)
-            tell(job.on_event, "case", done + 1, len(job.cases), case.key)
-            if job.fail_fast and first_failure(outcomes.values()) is not None:
-                break
+    begun = judge.begin(job.begins)
+    order = [*begun, *(c for c in job.cases if c not in begun)] if judge.gave_up else job.cases
+    for done, case in enumerate(order):
+        needed = _is_own(case) or (case is job.cases[-1] and not outcomes)
+        outcomes |= {case: begun[case]} if case in begun else _outcome(judge, case, findings, needed=needed)
+        tell(job.on_event, "case", done + 1, len(job.cases), case.key)
+        if job.fail_fast and first_failure(outcomes.values()) is not None:
+            break
     first = next((case for case, outcome in begun.items() if isinstance(outcome, Passed)), None)
     if first is not None and first_failure(outcomes.values()) is not None:
         text = f"the candidate's process began with {first.key}: what its first call left may matter"

@@ -139,6 +139,8 @@ class Job:
     task: Task
     protocol: Protocol
     cases: tuple[Case, ...]
+    begins: tuple[Case, ...]
+    """Those of them, in this order, with which the candidate's process begins until it supports one."""
     replay: Replay
     """Makes the command lines that judge it again."""
     machine: Machine

@@ -169,8 +169,10 @@ class Device(Protocol):
     def delay(self) -> None:
         """Keep the current stream busy for a few milliseconds, so that what is queued meanwhile has to wait."""
 
-    def settle(self) -> None:
-        """Called by the judge before it starts its clock: let its own helper threads go to sleep."""
+    def settle(self, since_ns: int = 0) -> None:
+        """Called by the judge before it starts its clock: let its own helper threads go to sleep. It has computed with
+        one thread alone since then (``perf_counter_ns``); 0: it has not.
+        """
 
     def call_graph(self) -> CallGraph:
         """What calls can be recorded in (worker side). Raises NotRecordedError where they cannot."""
@@ -232,7 +234,7 @@ class Uncounted:
     def delay(self) -> None:
         """Nothing: what is queued is done in order."""
 
-    def settle(self) -> None:
+    def settle(self, since_ns: int = 0) -> None:
         """Nothing: what is revealed is there by the time this is called."""
 
     graphs = False

@@ -139,7 +139,7 @@ class TorchGpu(Uncounted):
     def synchronize(self) -> None:
         self._namespace().synchronize()
 
-    def settle(self) -> None:
+    def settle(self, since_ns: int = 0) -> None:
         """The reveal is a device copy: it must have ended before the clock starts."""
         self.synchronize()
 

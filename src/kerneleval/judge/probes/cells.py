@@ -52,8 +52,8 @@ _MOST_CRASHES = 3
 _MOST_LOST_S = 5.0
 """Seconds that workers may take to die, in all: one that takes memory up to its limit needs seconds."""
 
-_HELD_CASES = 8
-"""Cases that :class:`Prefetch` holds drawn at a time."""
+_HELD_BYTES = 64 << 20
+"""Bytes of arguments and outputs of all cases that :class:`Prefetch` holds at a time."""
 
 _VECTOR = 16
 """Elements that a vector, or the smallest block, may hold."""
@@ -63,11 +63,14 @@ _PREFETCH_BYTES = 8 << 20
 
 
 class CellJudge:
-    """Judges the cases of one loaded candidate; starts a new worker after a crash."""
+    """Judges the cases of one loaded candidate; starts a new worker after a crash.
 
-    def __init__(self, calls: Calls) -> None:
-        self.calls = calls
-        self.prefetch = Prefetch(calls.task, calls.device, calls.bind)
+    Args:
+        prefetch: has some of the cases drawn.
+    """
+
+    def __init__(self, calls: Calls, prefetch: Prefetch | None = None) -> None:
+        self.calls, self._prefetch = calls, prefetch
         self.weak: list[Finding] = []
         """Warnings that a pass of this task says little."""
         self._given_up: Failed | None = None
@@ -183,7 +186,7 @@ class CellJudge:
         return None
 
     def _judge(self, case: Case) -> Outcome:
-        bound, first = self.prefetch.take(case)
+        bound, first = self._first_call(case)
         if bound.problem is not None and case.layout != "contiguous" and not bound.reference_takes(first):
             raise NotJudgedError(f"{case.key}: the reference itself takes no {case.layout} inputs")
         if bound.problem is not None and case.distribution == "standard" and case.layout == "contiguous":
@@ -205,6 +208,13 @@ class CellJudge:
         if isinstance(outcome, Passed):
             self.calls.calibration[case] = calibrated
         return outcome
+
+    def _first_call(self, case: Case) -> tuple[BoundCase, Drawn]:
+        """The case bound and its first call drawn."""
+        if self._prefetch is not None and (drawn := self._prefetch.take(case)) is not None:
+            return drawn
+        bound = self.calls.bind(case)
+        return bound, bound.draw(new_secret())
 
     def _failure(self, case: Case, error: WorkerError | WorkerFailure | BuildFailed) -> Failed:
         if isinstance(error, BuildFailed):
@@ -263,20 +273,20 @@ def bound_to_one_layout(task: Task, case: Case) -> bool:
 
 
 class Prefetch:
-    """First calls of coming cases, drawn with their expectations in one thread while a worker computes.
+    """First calls of planned cases, drawn with their expectations in one thread: while the candidate is loaded, and on
+    an accelerator beside its first calls, which compile.
 
-    On an accelerator a candidate's first calls compile, and the judge would wait. Only operators' small cases are drawn
-    ahead: weights of module problems are revealed to the worker when a case is bound, and large tensors fill the
-    device.
+    Only operators' small cases are drawn ahead: weights of module problems are revealed to the worker when a case is
+    bound, and large tensors fill the device.
 
     Args:
-        bind: as :meth:`Calls.bind`, safe to be called in another thread.
+        bind: the case, ready to be drawn; called in the thread.
     """
 
     def __init__(self, task: Task, device: Device, bind: Callable[[Case], BoundCase]) -> None:
         self._task, self._bind = task, bind
         # where stopping a worker stops its work, it computes on the processors that drawing would take from it
-        self._useful = not device.pauses and not task.module
+        self._beside_calls = not device.pauses
         self._coming: deque[Case] = deque()
         self._position: dict[Case, int] = {}
         self._drawn: dict[Case, Future[tuple[BoundCase, Drawn]]] = {}
@@ -285,7 +295,7 @@ class Prefetch:
     @contextmanager
     def over(self, cases: Sequence[Case]) -> Iterator[None]:
         """Draw these cases ahead inside the block; nothing is being drawn or held when it is left."""
-        if not self._useful:
+        if self._task.module:
             yield
             return
         self._coming.extend(cases)
@@ -295,25 +305,33 @@ class Prefetch:
             self._go_on()
             yield
         finally:
-            self._coming.clear()
-            self._position.clear()
+            self.end()
+
+    def end(self) -> None:
+        """Draw no more, and hold nothing."""
+        self._coming.clear()
+        self._position.clear()
+        if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
             self._thread = None
-            self._drawn.clear()
+        self._drawn.clear()
 
-    def take(self, case: Case) -> tuple[BoundCase, Drawn]:
-        """The case bound and its first call, drawn now if it was not drawn ahead.
+    def take(self, case: Case) -> tuple[BoundCase, Drawn] | None:
+        """The case bound and its first call; None: it was not drawn ahead.
 
         Raises:
-            UsageError, InfrastructureError: as in :meth:`BoundCase.draw`.
+            UsageError: as in :meth:`BoundCase.draw`.
         """
+        if not self._beside_calls:
+            self._coming.clear()
+            self._drawn = {case: future for case, future in self._drawn.items() if not future.cancel()}
         future = self._drawn.pop(case, None)
         self._drop_before(case)
         self._go_on()
         if future is not None:
             with suppress(InfrastructureError):  # memory that was taken then may be free now
                 return future.result()
-        return self._draw(case)
+        return None
 
     def _drop_before(self, case: Case) -> None:
         """Drop the cases before this one: they were left out."""
@@ -324,14 +342,20 @@ class Prefetch:
             self._drawn.pop(held).cancel()
 
     def _go_on(self) -> None:
-        while self._thread is not None and self._coming and len(self._drawn) < _HELD_CASES:
+        room = _HELD_BYTES - sum(map(self._bytes, self._drawn))
+        while self._thread is not None and self._coming and room > 0:
             case = self._coming.popleft()
-            if self._task.bytes(case.dims_map, case.dtype) <= _PREFETCH_BYTES:
+            if (nbytes := self._bytes(case)) <= _PREFETCH_BYTES:
                 self._drawn[case] = self._thread.submit(self._draw, case)
+                room -= nbytes
+
+    def _bytes(self, case: Case) -> int:
+        return self._task.bytes(case.dims_map, case.dtype)
 
     def _draw(self, case: Case) -> tuple[BoundCase, Drawn]:
-        bound = self._bind(case)
-        return bound, bound.draw(new_secret())
+        with own_threads(self._bytes(case)):
+            bound = self._bind(case)
+            return bound, bound.draw(new_secret())
 
 
 def opening(task: Task, planned: Sequence[Case]) -> list[Case]:

@@ -46,6 +46,10 @@ _SHORT = 0.25
 """Windows of less than this part of their proper length are measured again with more calls: something else on the
 machine may have made the first ones look long."""
 
+_HELD_UP = 2.5
+"""Times its proper length above which a host's first window of so many calls says nothing: it touches new memory, which
+takes twice as long, and something else on the machine may have held it up."""
+
 _MOST_TIMES = 10
 """The longer of two windows may take this many times its proper length."""
 
@@ -108,6 +112,8 @@ class TimedCell:
     arbiter: Arbiter
     """Raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the bounds: a few
     numbers may be ill-conditioned, and then the baseline may be as far off as the candidate."""
+    usual: Callable[[float], float] = lambda call_ns: 0.0
+    """ns of a call -> how far quads of such calls scatter here; see :func:`disturbed`."""
     pace_ns: float = 0.0
     """What a call of the baseline took in an earlier session, from which the search for the number of calls begins; 0:
     not known."""
@@ -199,15 +205,16 @@ def _sized(
         pair.prepare(buffer.layout)
         if pair.recorded and (refused := pair.record()):
             raise NotRecordedError(refused)
-        if count > 1 or first is None or max(window.elapsed_ns for window in first) >= effort.window_ns / 2:
+        known = count == 1 and first is not None and max(side.elapsed_ns for side in first) < effort.window_ns
+        if first is None or not known:
             first = pair.one_each(buffer)
-        mine, theirs = first
-        filled = _filled(mine, theirs)
-        if 1 < count < most and device.slow_wakes and filled >= effort.window_ns / 2:
-            # on a host the first window of so many touches new memory
+        filled = _filled(*first)
+        if 1 < count < most and device.slow_wakes and filled > _HELD_UP * effort.window_ns:
             filled = min(filled, _filled(*pair.one_each(buffer)))
-        if count == most or filled >= effort.window_ns / 2:
-            anew = count <= _DISTINCT or count * drawing_ns <= theirs.elapsed_ns
+        if count == most or (filled >= effort.window_ns / 2 and not known):
+            if not known:
+                pair.twins(buffer)
+            anew = count <= _DISTINCT or count * drawing_ns <= first[1].elapsed_ns
             buffer.source = cell.draw if anew else None
             return buffer
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
@@ -351,7 +358,7 @@ def _in_quads(
     chosen, found = _Chosen.drawn(pairs, count, first_cut=int(pair.recorded)), _Quads(held=held)
     started, patience = time.monotonic(), 1
     ratios: list[float] = []
-    while len(ratios) < patience * effort.max_quads or _again(pair, found.windows):
+    while len(ratios) < patience * effort.max_quads or _again(pair, found.windows, cell, count):
         candidate_first, halves = bool(secrets.randbits(1)), []
         processes = secrets.SystemRandom().sample(range(2), 2) if len(pair.baselines) > 1 else (0, 0)
         for order, process in zip((candidate_first, not candidate_first), processes, strict=True):
@@ -376,12 +383,15 @@ def _in_quads(
     return found
 
 
-def _again(pair: Pair, kept: Sequence[tuple[Window, Window]]) -> bool:
+def _again(pair: Pair, kept: Sequence[tuple[Window, Window]], cell: TimedCell, count: int) -> bool:
     """Whether quads go on beyond those that the tier asks for; see :func:`disturbed`."""
     if len(kept) >= 2 * MOST_DISTURBED:
         return False
     events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
-    return disturbed(clocked - np.median(clocked[:, 1] - events[:, 1]), events if pair.recorded else None)
+    calls = clocked - np.median(clocked[:, 1] - events[:, 1])
+    if pair.recorded:
+        return disturbed(calls, events)
+    return disturbed(calls, usual=cell.usual(max(0.0, float(np.median(calls[:, 1]))) / count))
 
 
 def _split(

@@ -77,6 +77,11 @@ class Noise:
     farthest: float = 0.0
     """The most that a session mean was off (log ratio), where that is more than a normal distribution has."""
 
+    @property
+    def usual(self) -> float:
+        """How far quads of calls may scatter with no cause of their own, as a standard deviation (log ratio)."""
+        return max(2 * self.spread, self.between)
+
     def floor(self, quads: int, sessions: int) -> float:
         """Smallest effect (ratio minus 1) worth a claim: 3.29 standard deviations (99.9 %), the most that the mean of
         so many sessions was off, and 1.5 % at least.
@@ -314,18 +319,19 @@ def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -
     yield Error(variance=sum(_of_centre(of_quad, n) for n in numbers) / count**2, freedom=2 * sum(numbers))
 
 
-def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray | None = None) -> bool:
+def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray | None = None, usual: float = 0.0) -> bool:
     """Whether quads are too far apart, or the judge's clock does not bear out their events: something else on the
     machine may have made one window long.
 
     Args:
         clock_ns, event_ns: what the calls of a window took, shape (windows, 2): the candidate's, the baseline's. Of
             recorded calls by events, of others by the clock alone.
+        usual: how far quads of others scatter on this machine (:attr:`Noise.usual`): more of them would say little.
     """
     by_clock = _quads_of(clock_ns)
     clock_counts = len(by_clock) < _MOST_BY_CLOCK
     if event_ns is None:
-        return clock_counts and len(by_clock) > 1 and bool(by_clock.std(ddof=1) > _CALL_SCATTER)
+        return clock_counts and len(by_clock) > 1 and bool(by_clock.std(ddof=1) > max(_CALL_SCATTER, usual))
     if not (event_ns > 0).all():
         return False
     by_events, centre = _quads_of(event_ns), np.median if len(by_clock) >= FEW else np.mean

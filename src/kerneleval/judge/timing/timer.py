@@ -97,9 +97,8 @@ class NoiseFigures:
     device: tuple[Noise, ...]
     """Of device times; empty: the device records no calls."""
 
-    def of(self, samples: Samples, kind: TimeKind) -> Noise:
-        """That of the class that a cell is in."""
-        duration_ns = statistics.median(samples.baseline_ns)
+    def of(self, duration_ns: float, kind: TimeKind) -> Noise:
+        """That of the class that a cell is in whose baseline takes so long."""
         classes = zip(self.device if kind == "device" else self.call, CLASSES_NS, strict=True)
         return next(one for one, top in classes if duration_ns < top)
 
@@ -284,7 +283,7 @@ class Timer:
 
     def _claims(self, cells: Mapping[Case, Samples], kind: TimeKind) -> dict[Case, Timing]:
         """What the samples of all timed cells say; how far apart the baseline's processes are counts for each."""
-        judged = [(samples, self._noise.of(samples, kind)) for samples in cells.values()]
+        judged = [(of, self._noise.of(statistics.median(of.baseline_ns), kind)) for of in cells.values()]
         return dict(zip(cells, timings_of(judged, kind), strict=True))
 
     def _outcome(self, case: Case, outcome: Passed, run: TimedRun, timing: Timing) -> Outcome:
@@ -321,6 +320,7 @@ class Timer:
             draw=draw,
             bounds=known.bounds,
             arbiter=lambda timed: _check_by_oracle(bound, known.call_layout, timed),
+            usual=lambda call_ns: self._noise.of(call_ns, "call").usual,
             pace_ns=paces.get((case, "call"), 0.0),
             recorded_pace_ns=paces.get((case, "device"), 0.0),
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
