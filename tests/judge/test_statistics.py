@@ -183,6 +183,13 @@ def test_a_busier_machine_shows_in_the_processes_of_a_verdict() -> None:
     assert busy == (pytest.approx(9.0, rel=0.2), 400)
 
 
+@pytest.mark.parametrize(("sessions", "known"), [(1, KNOWN), (2, KNOWN - 1), (3, KNOWN - 1), (4, KNOWN)])
+def test_the_noise_figures_count_less_beside_two_or_three_sessions(sessions: int, known: int) -> None:
+    cell = _samples([1.0] * 2 * sessions, [1.0] * 2 * sessions, processes=(0, 1) * sessions)
+    numbers = tuple(session for session in range(sessions) for _ in range(2))
+    assert scatter_now([(replace(cell, sessions=numbers), NOISE)]) == (1.0, known + sessions)
+
+
 def test_one_disturbed_quad_makes_no_busy_machine() -> None:
     steady = [(_samples([1.0] * 2, [1.0, 1.01], processes=(0, 1)), NOISE) for _ in range(8)]
     disturbed = [*steady[1:], (_samples([1.0] * 2, [1.0, 1.5], processes=(0, 1)), NOISE)]

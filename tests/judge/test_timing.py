@@ -646,6 +646,23 @@ def test_no_process_of_the_candidate_runs_while_noise_is_measured(tmp_path, monk
         assert alive == [False]
 
 
+def test_a_clock_that_changes_in_few_quads_is_noise():
+    """Of 10,000 equal cells on machines of two clocks eleven were called faster or slower, judged alone."""
+    steady, changed = [0.001, -0.001], [0.08, -0.08]
+    sessions = [np.array(steady * 2), np.array([*steady, *changed]), np.array(steady * 2)]
+    assert timer._noise(sessions).spread > 0.02
+    one = [np.array(steady * 2), np.array(steady * 2), np.array([*steady, 0.001, 0.3])]
+    assert timer._noise(one).spread < 0.01, "one that something else disturbed"
+
+
+def test_quads_as_far_apart_as_this_machine_has_them_bring_no_more():
+    apart = np.array([[1e6, 1e6], [1e6, 1e6], [1e6, 1.4e6], [1e6, 1.4e6]])
+    assert disturbed(apart)
+    assert disturbed(apart, usual=Noise(spread=0.02, between=0.1).usual)
+    assert not disturbed(apart, usual=Noise(spread=0.2, between=0.0).usual)
+    assert not disturbed(apart, usual=Noise(spread=0.02, between=0.3).usual)
+
+
 @pytest.mark.parametrize(("spread", "age_s", "times"), [(0.05, 3600, 1), (0.5, 60, 1), (0.5, 3600, 2)])
 def test_large_noise_figures_are_measured_again_after_a_while(spread, age_s, times, tmp_path, monkeypatch):
     """A run was all inconclusive, as a busy minute had been kept for ever."""

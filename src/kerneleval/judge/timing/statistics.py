@@ -47,8 +47,9 @@ _CALL_SCATTER = 0.1
 KNOWN = 4
 """The machine's noise figures count as so many sessions of A/A in a verdict, unless that refutes them."""
 
-_ENOUGH = 4
-"""So many sessions of A/A may refute the machine's noise figures."""
+_ENOUGH, _KNOWN_TO_FEW = 4, 3
+"""So many sessions of A/A may refute the machine's noise figures. Those count less beside two or three sessions, which
+cannot, and by whose number the floor of a claim shrinks."""
 
 _REFUTED, _OWN_REFUTES = 0.05, 0.001
 """Levels of the tests by which A/A in a verdict refutes the noise figures, and a cell's own scatter refutes A/A."""
@@ -249,7 +250,7 @@ def _student(probability: float, freedom: float) -> float:
 def scatter_now(cells: Sequence[tuple[Samples, Noise]], *, by_events: bool = False) -> tuple[float, float]:
     """How many times the variance that the machine's noise figures say equal code has now, at least 1, and the degrees
     of freedom of that figure: by the baseline's two processes in every session of every timed cell of a verdict. The
-    noise figures count as :data:`KNOWN` of them, unless the others refute them.
+    noise figures count as :data:`KNOWN` of them, or one less beside two or three, unless the others refute them.
     """
     squares = []
     for samples, noise in cells:
@@ -264,7 +265,8 @@ def scatter_now(cells: Sequence[tuple[Samples, Noise]], *, by_events: bool = Fal
     found = np.minimum(found, _DISTURBED * usual)
     if len(found) >= _ENOUGH and found.mean() > _most_by_chance(len(found)):
         return float(found.mean()), len(found)
-    return max(1.0, float(KNOWN + found.sum()) / (KNOWN + len(found))), KNOWN + len(found)
+    known = _KNOWN_TO_FEW if 1 < len(found) < _ENOUGH else KNOWN
+    return max(1.0, float(known + found.sum()) / (known + len(found))), known + len(found)
 
 
 def _most_by_chance(count: int) -> float:
