@@ -95,7 +95,7 @@ def _forked_zygotes() -> Iterator[None]:
     from .zygotes import Forked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_pool, "Zygote", Forked)
+        patch.setattr(worker_pool, "zygote_of", Forked)
         yield
 
 

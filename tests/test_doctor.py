@@ -13,14 +13,14 @@ import pytest
 from kerneleval import cli
 from kerneleval.judge.windows import worker_pool
 from kerneleval.pipeline import doctor
-from kerneleval.worker.host import Zygote
+from kerneleval.worker.host import zygote_of
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("doctor")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_pool, "Zygote", Zygote)  # as it starts by itself
+        patch.setattr(worker_pool, "zygote_of", zygote_of)  # as it starts by itself
         return doctor.examine(str(folder / "new.db"), folder / "not" / "there" / "yet")
 
 

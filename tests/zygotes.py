@@ -37,12 +37,16 @@ _servers: dict[object, Channel] = {}
 class Forked(host.Zygote):
     """A zygote that is forked from a server of this test process."""
 
-    def _start(self, fd: int, arch: str, environment: dict[str, str]) -> Any:
+    def __init__(self, device: str, arch: str) -> None:
+        self._arch = arch
+        super().__init__(device, arch)
+
+    def _start(self, fd: int, environment: dict[str, str]) -> Any:
         loading = tuple(sorted((n, v) for n, v in environment.items() if n not in _OWN))
         with _lock:
-            key = (self.device, arch, loading)
+            key = (self.device, self._arch, loading)
             if key not in _servers:
-                _servers[key] = _server(self.device, arch, environment)
+                _servers[key] = _server(self.device, self._arch, environment)
             _servers[key].send({"environment": environment}, fds=(fd,))
             return _Process(_servers[key].recv(_START_TIMEOUT_S)["pid"])
 
@@ -93,7 +97,7 @@ def _server(device: str, arch: str, environment: dict[str, str]) -> Channel:
 
 def _serve(fd: int, device: str, arch: str) -> None:
     """Fork a zygote for every request, until the tests are over."""
-    loaded = zygote._preload(device, arch)
+    loaded = zygote._preload(device, lambda: arch)
     zygote._preload_gradients()
     gc.collect()
     gc.freeze()
@@ -110,6 +114,7 @@ def _serve(fd: int, device: str, arch: str) -> None:
             os.environ.update(environment)
             with contextlib.suppress(Closed):
                 own = Channel(socket.socket(fileno=theirs), accept_fds=True)
+                own.recv(None)  # for what compilers are made ready: the server knew
                 own.send({"op": "zygote", "pid": os.getpid(), "loaded": loaded})
                 zygote.serve(own, device)
             os._exit(0)

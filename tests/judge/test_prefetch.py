@@ -87,6 +87,16 @@ def test_cases_left_out_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
         assert drawn_ahead._drawn, "others are drawn in their place"
 
 
+def test_cases_with_which_a_process_may_begin_are_drawn_first_and_kept() -> None:
+    drawing, planned = Drawing(), cases(20)
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over(planned, [planned[15], planned[10]]):
+        order = [planned[15], *planned[:15], *planned[16:]]
+        assert [taken[1] for case in order if (taken := drawn_ahead.take(case))] == order
+    assert [case for case, _ in drawing.drawn[:2]] == [planned[15], planned[10]]
+    assert len(drawing.drawn) == 20, "each once"
+
+
 def test_large_cases_wait_for_their_turn() -> None:
     drawing, planned = Drawing(), cases(3, size=4096)
     drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]

@@ -72,8 +72,10 @@ if sys.argv[1] == "ours":
     from kerneleval import __main__, cli
     cli.main = lambda: 0
     __main__.main()
-from kerneleval.devices.cpu import _spin_s
-print(_spin_s(), os.environ.get("GOMP_SPINCOUNT", ""))
+from kerneleval.devices.cpu import _spin_s, own_threads
+with own_threads():  # as where the judge reveals inputs
+    spin_s = _spin_s()
+print(spin_s, os.environ.get("GOMP_SPINCOUNT", ""))
 """
 
 

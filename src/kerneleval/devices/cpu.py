@@ -39,7 +39,7 @@ SPIN_COUNT = 30_000
 call's parallel region to the next; GNU's default is ten times that, and lasts into the other worker's window."""
 
 _SETTLE_S = 0.001
-"""Outlasts helper threads of workers."""
+"""At least, whatever was measured."""
 
 _SMALL_BYTES = 32 << 20
 """A case of less is judged by one thread. Where another process runs on the same processors, each step of several
@@ -271,7 +271,9 @@ class Cpu(Uncounted):
         """Nothing is asynchronous."""
 
     def settle(self, since_ns: int = 0) -> None:
-        """Sleep until helper threads stopped spinning, of this process and of workers: they would take a processor."""
+        """Sleep until this process's helper threads stopped spinning: they would take a processor. Workers that are not
+        measured are paused.
+        """
         past_s = (time.perf_counter_ns() - since_ns) / 1e9 if since_ns else 0.0
         time.sleep(max(0.0, max(_SETTLE_S, _spin_s()) - past_s))
 
@@ -350,9 +352,10 @@ def _spin_s() -> float:
     import torch
 
     values, seen = torch.ones(1 << 18), []
-    helpers = max(torch.get_num_threads() - 1, 1)
+    helpers = max(threads() - 1, 1)
     for _ in range(5):
-        values.add_(1)
+        with _thread_count(threads()):  # whoever asks may compute with one
+            values.add_(1)
         before = time.process_time()
         time.sleep(_LONGEST_SPIN_S)
         seen.append((time.process_time() - before) / helpers)

@@ -240,7 +240,7 @@ class Judge:
     def _check(self, job: Job, trusted: bool) -> Verdict:
         """Load the candidate while its first cases are drawn, judge it, and end its worker."""
         prefetch = Prefetch(job.task, self.device, lambda case: self._bound(job, case))
-        with prefetch.over([*job.begins, *(case for case in job.cases if case not in job.begins)]):
+        with prefetch.over(job.cases, job.begins):
             return self._load(job, trusted, prefetch)
 
     def _bound(self, job: Job, case: Case) -> BoundCase:

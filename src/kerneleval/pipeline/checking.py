@@ -25,6 +25,7 @@ from kerneleval.records import (
     asked,
     tell,
 )
+from kerneleval.worker.host import ahead
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
@@ -54,6 +55,11 @@ def check_candidate(
     spec: CandidateSpec, protocol: Protocol, *, judge: Judge | None = None, on_event: OnEvent | None = None
 ) -> Verdict:
     """Judge one candidate: a file, or one that a run has stored. See :func:`kerneleval.check`."""
+    with nullcontext() if judge is not None else ahead(spec.device):
+        return _checked(spec, protocol, judge, on_event)
+
+
+def _checked(spec: CandidateSpec, protocol: Protocol, judge: Judge | None, on_event: OnEvent | None) -> Verdict:
     task = open_task(spec.task, protocol)
     candidate, source, store = _read(spec, task)
     check_dtypes(task, protocol)

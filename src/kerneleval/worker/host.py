@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from kerneleval.devices import find
+from kerneleval.devices import find, names
 from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, from_plain, to_plain
@@ -86,14 +86,16 @@ class WorkerError(KernelEvalError):
 
 
 class Zygote:
-    """The forking server of one device kind, with compilers ready for ``arch`` (``Machine.arch``; empty: for none). A
-    context manager; ending it ends every worker.
+    """The forking server of one device kind. A context manager; ending it ends every worker.
 
     It loads PyTorch, for seconds, while its caller does something else: the first request waits for that. Threads may
     share it: one request is answered before the next is sent.
+
+    Args:
+        arch: for what compilers are made ready (``Machine.arch``; empty: for nothing); None: :meth:`prepare` says so.
     """
 
-    def __init__(self, device: str, arch: str = "") -> None:
+    def __init__(self, device: str, arch: str | None = "") -> None:
         self.device = device
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
@@ -104,18 +106,25 @@ class Zygote:
             lifecycle.protect_host()
         self._started = time.perf_counter()
         with theirs:
-            self._process = self._start(theirs.fileno(), arch, _environment(device, root))
+            self._process = self._start(theirs.fileno(), _environment(device, root))
         self.channel = Channel(ours)
         self._slots: set[int] = set()
         self.start_s = 0.0
         """Until it was ready; 0 before."""
         self.loaded: dict[str, Any] = {}
         """What it loaded, and how long that took."""
+        if arch is not None:
+            self.prepare(arch)
 
-    def _start(self, fd: int, arch: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def prepare(self, arch: str) -> None:
+        """Have compilers made ready for ``Machine.arch``; once, before the first worker."""
+        with contextlib.suppress(WireError):  # it is gone: the first request says so
+            self.channel.send({"op": "prepare", "arch": arch})
+
+    def _start(self, fd: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         """Begin the process, with the descriptor of its end of the wire."""
         return subprocess.Popen(
-            [sys.executable, "-m", "kerneleval.worker.zygote", str(fd), self.device, arch],
+            [sys.executable, "-m", "kerneleval.worker.zygote", str(fd), self.device],
             pass_fds=(fd,),
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -196,6 +205,49 @@ class Zygote:
         self.close()
 
 
+_AHEAD: list[Zygote] = []
+"""Begun by :func:`ahead`, and not taken yet."""
+
+
+@contextlib.contextmanager
+def ahead(device: str | None) -> Iterator[None]:
+    """Begin the zygote of a device (None: the default one) for :func:`zygote_of` in the block, which may then load
+    PyTorch at the same time. Where this process has it, or only PyTorch can tell the device, nothing is begun.
+    """
+    name = device or _default_without_torch()
+    if "torch" in sys.modules or name not in names():
+        yield
+        return
+    zygote = Zygote(name, None)
+    _AHEAD.append(zygote)
+    try:
+        yield
+    finally:
+        if zygote in _AHEAD:
+            _AHEAD.remove(zygote)
+            zygote.close()
+
+
+def zygote_of(device: str, arch: str) -> Zygote:
+    """The zygote that was begun ahead, or a new one, with compilers ready for ``Machine.arch``."""
+    begun = next((zygote for zygote in _AHEAD if zygote.device == device), None)
+    if begun is None:
+        return Zygote(device, arch)
+    _AHEAD.remove(begun)
+    begun.prepare(arch)
+    return begun
+
+
+def _default_without_torch() -> str:
+    """The default device as the system's files tell it; empty: they do not, since which of a GPU's names PyTorch has
+    for it depends on its build.
+    """
+    if os.path.exists("/dev/nvidiactl"):
+        return "cuda"
+    others = ("/dev/kfd", "/dev/dri", "/dev/dxg")
+    return "" if sys.platform == "darwin" or any(map(os.path.exists, others)) else "cpu"
+
+
 class Worker:
     """One sandboxed process, as the judge sees it."""
 
@@ -212,6 +264,8 @@ class Worker:
         self._printed = 0
         self._kept = b""
         self._pauses = Pauses()
+        self.released_ns = 0
+        """When its processes were last let go on (``perf_counter_ns``)."""
         self._uncounted_s = 0.0
         self._stolen = StolenTime(self._family)
         self._bell: Bell | None = None
@@ -345,6 +399,7 @@ class Worker:
             yield
             self._pauses.look()
         finally:
+            self.released_ns = time.perf_counter_ns()
             self._pauses.release()
         self._end_for_offence()
 

@@ -1,9 +1,9 @@
 """The zygote: a process with PyTorch and Triton imported, no device context and no secret, that forks workers.
 
-Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE ARCH`` with an environment made from scratch. It
-speaks the wire on descriptor FD: ``fork`` makes a worker (two descriptors travel along: the worker's end of its own
-socket and the write end of its output pipe), ``reap`` says how a worker ended, ``quit`` ends it. It runs nothing of a
-candidate.
+Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE`` with an environment made from scratch. It speaks
+the wire on descriptor FD: ``prepare`` says for which architecture compilers are made ready, ``fork`` makes a worker
+(two descriptors travel along: the worker's end of its own socket and the write end of its output pipe), ``reap`` says
+how a worker ended, ``quit`` ends it. It runs nothing of a candidate.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from kerneleval.devices.cpu import allow_processors, allowed_processors
@@ -24,7 +25,8 @@ from kerneleval.worker.wire import Channel, Closed
 _PR_SET_PDEATHSIG = 1
 
 
-def _preload(device: str, arch: str) -> dict[str, Any]:
+def _preload(device: str, arch_of: Callable[[], str]) -> dict[str, Any]:
+    """Load what workers need; ``arch_of`` is asked once PyTorch is loaded."""
     started, before = time.perf_counter(), allowed_processors()
     import numpy  # noqa: F401 - candidates import it
     import torch  # noqa: F401
@@ -40,6 +42,7 @@ def _preload(device: str, arch: str) -> dict[str, Any]:
     from kerneleval import languages
     from kerneleval.worker import child  # noqa: F401 - so that a fork finds it imported
 
+    arch = arch_of()
     for name, language in languages.all_languages().items():
         if device in language.devices and not language.missing(device):
             try:
@@ -72,12 +75,14 @@ def _reap(pid: int, wait_s: float) -> dict[str, Any]:
         time.sleep(0.002)
 
 
-def main(fd: int, device: str, arch: str) -> int:
+def main(fd: int, device: str) -> int:
     """Load, then serve until the host is gone; returns the exit code."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge is gone: there is nothing left to do
-        channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload(device, arch)})
+        channel.send(
+            {"op": "zygote", "pid": os.getpid(), "loaded": _preload(device, lambda: channel.recv(None)["arch"])}
+        )
         _preload_gradients()  # while the judge prepares its first window
         gc.collect()
         gc.freeze()  # no worker's collector walks through what was imported here: 0.1 s each time
@@ -111,4 +116,4 @@ def serve(channel: Channel, device: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

@@ -170,8 +170,8 @@ class Device(Protocol):
         """Keep the current stream busy for a few milliseconds, so that what is queued meanwhile has to wait."""
 
     def settle(self, since_ns: int = 0) -> None:
-        """Called by the judge before it starts its clock: let its own helper threads go to sleep. It has computed with
-        one thread alone since then (``perf_counter_ns``); 0: it has not.
+        """Called by the judge before it starts its clock: let its own helper threads go to sleep. ``since_ns``: since
+        when this process has used one thread only (``perf_counter_ns``); 0: wait in full.
         """
 
     def call_graph(self) -> CallGraph:

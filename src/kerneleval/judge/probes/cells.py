@@ -274,7 +274,7 @@ def bound_to_one_layout(task: Task, case: Case) -> bool:
 
 class Prefetch:
     """First calls of planned cases, drawn with their expectations in one thread: while the candidate is loaded, and on
-    an accelerator beside its first calls, which compile.
+    an accelerator beside its first calls, which compile. On a host what is not begun by then is drawn in its turn.
 
     Only operators' small cases are drawn ahead: weights of module problems are revealed to the worker when a case is
     bound, and large tensors fill the device.
@@ -289,16 +289,20 @@ class Prefetch:
         self._beside_calls = not device.pauses
         self._coming: deque[Case] = deque()
         self._position: dict[Case, int] = {}
+        self._begins: frozenset[Case] = frozenset()
         self._drawn: dict[Case, Future[tuple[BoundCase, Drawn]]] = {}
         self._thread: ThreadPoolExecutor | None = None
 
     @contextmanager
-    def over(self, cases: Sequence[Case]) -> Iterator[None]:
-        """Draw these cases ahead inside the block; nothing is being drawn or held when it is left."""
+    def over(self, cases: Sequence[Case], begins: Sequence[Case] = ()) -> Iterator[None]:
+        """Draw these cases ahead inside the block, first those that may be taken before their turn; nothing is being
+        drawn or held when it is left.
+        """
         if self._task.module:
             yield
             return
-        self._coming.extend(cases)
+        self._begins = frozenset(begins)
+        self._coming.extend([*begins, *(case for case in cases if case not in self._begins)])
         self._position = {case: position for position, case in enumerate(cases)}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         try:
@@ -326,10 +330,11 @@ class Prefetch:
             self._coming.clear()
             self._drawn = {case: future for case, future in self._drawn.items() if not future.cancel()}
         future = self._drawn.pop(case, None)
-        self._drop_before(case)
+        if case not in self._begins:
+            self._drop_before(case)
         self._go_on()
         if future is not None:
-            with suppress(InfrastructureError):  # memory that was taken then may be free now
+            with suppress(InfrastructureError, torch.OutOfMemoryError):  # memory that was taken then may be free now
                 return future.result()
         return None
 

@@ -136,7 +136,7 @@ def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds:
             if found := _compare(got[part], want[rows[part]], index, numbers[part], bounds):
                 wrong.append(found)
     if wrong:
-        first, calls = wrong[0], sorted({call for one in wrong for call in one.calls})
+        first, calls = min(wrong, key=lambda one: one.calls), sorted({call for one in wrong for call in one.calls})
         raise TimedMismatch(str(first), first.evidence, calls)
 
 
@@ -207,6 +207,10 @@ class BaselineSide:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         runner.trusted = True
+
+    def still(self) -> contextlib.AbstractContextManager[None]:
+        """As :meth:`Runner.still`."""
+        return self._runner.still()
 
     def begin_preparing(self, layout: WindowLayout) -> Callable[[], None]:
         """As :meth:`Runner.begin_preparing`."""
@@ -305,12 +309,15 @@ class Pair:
         return done
 
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
-        """A window of one side; the candidate stands still in the baseline's: its threads could slow it down."""
+        """A window of one side; all others stand still meanwhile: their threads could slow it down."""
         usual: dict[str, Any] = {"check_mutation": False, "timed": True}
         gradient_alone = self.gradient_alone and runner is not self.candidate
         if gradient_alone or self.recorded:
             usual["mode"] = CallMode(gradient_alone=gradient_alone, recorded=self.recorded)
-        with contextlib.nullcontext() if runner is self.candidate else self.candidate.still():
+        with contextlib.ExitStack() as stack:
+            for other in self.sides:
+                if other is not runner:
+                    stack.enter_context(other.still())
             return runner.window(buffer, limit=self._limit(runner), **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:

@@ -59,7 +59,7 @@ from kerneleval.worker.waiting import TimeLimit
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
 
-_VERSION = 9
+_VERSION = 10
 _LARGE, _LARGE_KEPT_S = 0.1, 600.0
 """Figures above 10 %, with which nothing can be called equal, are kept for so many seconds."""
 _SESSIONS = 3

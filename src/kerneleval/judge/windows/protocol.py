@@ -114,7 +114,7 @@ class CallMode:
 _ORDINARY = CallMode()
 
 _SMALL_BYTES = 32 << 20
-"""Inputs of less are revealed by one thread on a host, in 1 ms."""
+"""Inputs of less are revealed by one thread on a host, within a few ms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,7 +298,7 @@ class Runner:
 
     def _open(self, buffer: WindowBuffer, cut: Cut | None, timed: bool) -> tuple[int, int]:
         """Reveal the inputs; when that began and when the device had come to rest after it (ns)."""
-        # by one thread on the host: its helpers, which compared outputs before, sleep all the sooner
+        # on a host by one thread: no helper is woken again, and what they computed before they began to sleep from then
         alone = self.device.pauses and buffer.layout.input_bytes < _SMALL_BYTES
         began = time.perf_counter_ns() if alone else 0
         self.worker.arm(self._processor, self.device.spin_s)
@@ -311,7 +311,11 @@ class Runner:
                 self.device.settle(began)
             else:
                 self.device.synchronize()
-            return revealed, time.perf_counter_ns()
+        return revealed, self._opened_ns()
+
+    def _opened_ns(self) -> int:
+        """When the worker could begin with what was revealed just now: it was paused, and is not looked at any more."""
+        return self.worker.released_ns if self.device.pauses else time.perf_counter_ns()
 
     def _forward(self, buffer: WindowBuffer, first: int, stop: int, limit: TimeLimit, recorded: bool) -> int:
         """Have the forward calls made of those calls whose gradients come next; when the device rests again (ns)."""
@@ -324,7 +328,7 @@ class Runner:
             # on with another process, and the host is 0.05 ms late where it need not
             self.reveal(buffer, first)
             self.device.settle()
-            return time.perf_counter_ns()
+        return self._opened_ns()
 
     def _compute(self, buffer: WindowBuffer, started_ns: int, limit: TimeLimit, first: int, mode: CallMode) -> int:
         """Have all calls from ``first`` on made in as many passes as asked for; the time of all of them (ns), the first
@@ -338,7 +342,7 @@ class Runner:
                 for changed in buffer.exchange(generator):
                     self._arenas["in"].bytes[changed].copy_(buffer.bytes[changed])
                 self.device.settle()
-            resumed = time.perf_counter_ns()
+            resumed = self._opened_ns()
             elapsed += self._go(0, count, mode.rounds, limit) - resumed
         return elapsed
 

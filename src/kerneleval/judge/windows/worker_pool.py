@@ -51,7 +51,7 @@ from kerneleval.records import (
 from kerneleval.records.outcomes import TimeKind
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.slot import ResourceLimits
-from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
+from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, zygote_of
 from kerneleval.worker.waiting import LOAD_LONGEST_S, Patience, TimeLimit
 from kerneleval.worker.wire import encode_plain
 
@@ -254,7 +254,7 @@ class WorkerPool:
         self.device = device
         self.machine = machine
         self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
-        self.zygote = Zygote(device.name, machine.arch)
+        self.zygote = zygote_of(device.name, machine.arch)
         self.trust = Trust(level="weak")
         self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device))
         self._cpu_pin = CpuPin(alone=device.spin_s > 0)
