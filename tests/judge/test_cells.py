@@ -214,6 +214,7 @@ def test_nothing_of_a_case_is_held_when_the_next_begins(
         return found
 
     monkeypatch.setattr(BoundCase, "draw", drawing)
+    monkeypatch.setattr(cells, "_PREFETCH_BYTES", -1)  # those are held until their turn, as many as there is room for
     check(
         file,
         "gelu",

@@ -67,7 +67,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkerPool) -> 
     """Gives words to the command line and tells what they ask of the judge, which judges nothing."""
     seen: list[Judged] = []
 
-    def judge(_self: Any, job: Job, loaded: _Unbuilt) -> None:
+    def judge(_self: Any, job: Job, loaded: _Unbuilt, _prefetch: object) -> None:
         seen.append(Judged(loaded.candidate, job.task.name, job.protocol, job.cases, job.replay))
         raise UsageError("seen")
 
