@@ -23,7 +23,7 @@ from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock, timer
 from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
-from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
+from kerneleval.judge.timing.pair import BaselineError, BaselineSide, Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import Noise, disturbed
 from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
@@ -33,6 +33,7 @@ from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
 from kerneleval.sandbox import processes
 from kerneleval.tasks import find
+from kerneleval.worker.host import WorkerError, WorkerFailure
 from kerneleval.worker.waiting import TimeLimit
 
 GELU_CPP = """
@@ -101,8 +102,10 @@ class _Side:
     @contextlib.contextmanager
     def still(self):
         self.stopped = True
-        yield
-        self.stopped = False
+        try:
+            yield
+        finally:
+            self.stopped = False
 
     def window(self, buffer, *, limit, check_mutation, timed, cut=None, keep=-1):
         assert self.other is None or self.other.stopped
@@ -119,6 +122,26 @@ def test_one_side_stands_still_while_the_other_is_timed(candidate_first):
     assert pair_of(candidate, baseline).both(None, candidate_first=candidate_first) == (candidate, baseline)
     assert (candidate.timed, baseline.timed) == ([True], [True])
     assert not candidate.stopped and not baseline.stopped
+
+
+class _Restless(_Side):
+    """... and cannot be stopped."""
+
+    @contextlib.contextmanager
+    def still(self):
+        raise WorkerFailure("timeout", "stopping took too long")
+        yield
+
+
+def test_whose_fault_it_is_that_a_side_cannot_be_stopped_or_raises():
+    with pytest.raises(BaselineError, match="stopping took"):
+        pair_of(_Side(), BaselineSide(_Restless())).both(None, candidate_first=True)
+    with pytest.raises(WorkerFailure, match="stopping took"):
+        pair_of(_Restless(), BaselineSide(_Side())).both(None, candidate_first=False)
+    baseline = _Side()
+    with pytest.raises(WorkerError), BaselineSide(baseline).still():
+        raise WorkerError("ValueError", "the candidate's", unsupported=False, evidence={})
+    assert not baseline.stopped
 
 
 @pytest.mark.parametrize("candidate_first", [True, False])

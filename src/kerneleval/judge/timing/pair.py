@@ -208,9 +208,17 @@ class BaselineSide:
         self._runner = runner
         runner.trusted = True
 
-    def still(self) -> contextlib.AbstractContextManager[None]:
-        """As :meth:`Runner.still`."""
-        return self._runner.still()
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """As :meth:`Runner.still`; what the block raises is not the baseline's."""
+        stack = contextlib.ExitStack()
+        with _blamed_on_the_machine():
+            stack.enter_context(self._runner.still())
+        try:
+            yield
+        finally:
+            with _blamed_on_the_machine():
+                stack.close()
 
     def begin_preparing(self, layout: WindowLayout) -> Callable[[], None]:
         """As :meth:`Runner.begin_preparing`."""
