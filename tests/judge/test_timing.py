@@ -508,8 +508,9 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])
 def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
     """Attentions of a dozen launches were 6 % off themselves where launches scatter."""
-    effort = replace(TIERS["standard"], max_quads=4, patience=3)
+    effort = replace(TIERS["standard"], max_quads=4, patience=3, half_width=0.0)
     monkeypatch.setitem(HOST_TIERS, "standard", effort)
+    monkeypatch.setattr(clock, "disturbed", lambda *_, **__: False)  # three of a hundred times four quads look so
     monkeypatch.setattr(clock, "verify", lambda *_: None)
     monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     run = _measured(_Unsteady(call_ns), _Unsteady(call_ns), tier="standard")
