@@ -354,7 +354,7 @@ def _spin_s() -> float:
     values, seen = torch.ones(1 << 18), []
     helpers = max(threads() - 1, 1)
     for _ in range(5):
-        with _thread_count(threads()):  # whoever asks may compute with one
+        with _thread_count(threads()):  # the caller may have set one thread, which wakes no helper
             values.add_(1)
         before = time.process_time()
         time.sleep(_LONGEST_SPIN_S)

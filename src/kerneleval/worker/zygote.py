@@ -80,9 +80,8 @@ def main(fd: int, device: str) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge is gone: there is nothing left to do
-        channel.send(
-            {"op": "zygote", "pid": os.getpid(), "loaded": _preload(device, lambda: channel.recv(None)["arch"])}
-        )
+        loaded = _preload(device, lambda: str(channel.recv(None)["arch"]))
+        channel.send({"op": "zygote", "pid": os.getpid(), "loaded": loaded})
         _preload_gradients()  # while the judge prepares its first window
         gc.collect()
         gc.freeze()  # no worker's collector walks through what was imported here: 0.1 s each time

@@ -298,7 +298,7 @@ class Runner:
 
     def _open(self, buffer: WindowBuffer, cut: Cut | None, timed: bool) -> tuple[int, int]:
         """Reveal the inputs; when that began and when the device had come to rest after it (ns)."""
-        # on a host by one thread: no helper is woken again, and what they computed before they began to sleep from then
+        # on a host by one thread: no helper thread is woken from here on, so the time since counts as waiting for them
         alone = self.device.pauses and buffer.layout.input_bytes < _SMALL_BYTES
         began = time.perf_counter_ns() if alone else 0
         self.worker.arm(self._processor, self.device.spin_s)
