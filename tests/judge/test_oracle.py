@@ -16,7 +16,7 @@ from kerneleval.devices import find as find_device
 from kerneleval.devices.cpu import threads
 from kerneleval.judge.oracle import reference as oracle
 from kerneleval.judge.oracle.calibration import _carrying, exactly, independent, positions
-from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
+from kerneleval.judge.oracle.comparison import Match, Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import ELEMENT, Expectation, floor_of, reduction_length, unit_roundoff
 from kerneleval.judge.oracle.reference import ReferenceCall, precision
 from kerneleval.judge.probes.calls import BoundCase
@@ -95,12 +95,30 @@ def test_only_the_native_reference_runs_on_a_device_that_may_have_no_fp64(
     monkeypatch.setattr(oracle, "laid_out", lambda arg, layout, spec: arg)  # else what it makes is not marked
     case = replace(CASE, layout=layout)
     args, _ = drawn(task_of(reference), case)
-    oracle.expect(task_of(reference), case, args, native_on="the device")
+    found = oracle.expect(task_of(reference), case, args, native_on="the device")
+    assert sum(there for _, there in seen) == 1
+    compare(found.native, found)
+    assert sum(there for _, there in seen) == 1  # what is right by the usual form needs no other
+    compare([output + 1 for output in found.native], found)
     assert {dtype for dtype, there in seen if there} == {torch.float32}
     assert sum(there for _, there in seen) == (2 if layout == "transposed" else 1)
     assert torch.float64 in {dtype for dtype, there in seen if not there}
     assert oracle.native_place(find_device("cpu")) == ""
     assert oracle.native_place(find_device("metal")) == "mps"
+
+
+def test_what_another_form_leaves_open_is_right() -> None:
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.half().to(x.dtype), -1)
+
+    task = replace(task_of(lambda x: torch.softmax(x, -1)), unfused=(rounded,))
+    args, _ = drawn(task, CASE)
+    found = oracle.expect(task, CASE, args)
+    assert isinstance(compare([rounded(args[0])], found), Match) and matches([rounded(args[0])], found)
+    usual = replace(found, wider=None)
+    assert isinstance(compare([rounded(args[0])], usual), Mismatch) and not matches([rounded(args[0])], usual)
+    far = [torch.softmax(args[0].bfloat16().float(), -1)]
+    assert isinstance(compare(far, found), Mismatch) and not matches(far, found)
 
 
 def test_under_outliers_no_product_of_two_numbers_hides_how_far_it_moves() -> None:
@@ -488,7 +506,7 @@ def test_the_native_reference_runs_on_the_candidates_layout(name: str, layout: s
         seen.extend(g.detach() for g in given if isinstance(g, torch.Tensor) and g.dtype == torch.float32)
         return task.reference(*given)
 
-    expectation = oracle.expect(replace(task, reference=spy), case, args, grads)
+    expectation = oracle.expect(replace(task, reference=spy), case, args, grads).widest
     assert any(not t.is_contiguous() for t in seen)
     wide = [e.oracle for e in expectation.outputs]
     plain = oracle.expect(task, replace(case, layout="contiguous"), args, grads)

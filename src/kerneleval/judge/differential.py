@@ -7,6 +7,7 @@ runs on a device runs in its worker, as it does for a verdict; outputs are compa
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -158,8 +159,8 @@ def _judged(
     wrong: list[Mismatch] = []
     positions: list[int] = []
     of_bound = 0.0
-    for index, (got, expected) in enumerate(zip(given, expectation.outputs, strict=True)):
-        result = compare((got,), replace(expectation, outputs=(expected,)))
+    for index, got in enumerate(given):
+        result = compare((got,), expectation.mapped(operator.itemgetter(slice(index, index + 1))))
         if isinstance(result, Mismatch):
             positions.append(index)
             message = result.message.replace("output 0", f"output {index}", 1)

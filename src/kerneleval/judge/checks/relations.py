@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.calibration import exactly
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.distribution import dependent
-from kerneleval.judge.oracle.expectation import Expectation, Expected, as_real, opened
+from kerneleval.judge.oracle.expectation import Expected, as_real, opened
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.inputs import stream
 from kerneleval.records import (
@@ -97,9 +98,7 @@ def broken_relations(
         wanted = relation.expect(first, list(args), _generator(seed, number, args))
         own = relation.expect(list(known.native), list(args), _generator(seed, number, args))
         there = reference.expect(task, case, moved, tf32=tf32, native_on=native_on)
-        pairs = zip(there.outputs, wanted, own, strict=True)
-        outputs = tuple(_centred(expected, w, o, moved) for expected, w, o in pairs)
-        result = compare(run(moved), Expectation(outputs=outputs, args=tuple(moved)))
+        result = compare(run(moved), there.mapped(partial(_centred, wanted=wanted, own=own, moved=moved)))
         if isinstance(result, Mismatch):
             text = f"outputs on transformed inputs do not follow from the original ones: {result.message}"
             findings.append(_finding(relation.name, text, result.evidence))
@@ -123,7 +122,13 @@ def _same_form(task: Task, relation: Relation, args: Sequence[Any], moved: Seque
         raise UsageError(f"relation {relation.name} of task {task.name} changes the shapes or dtypes of the arguments")
 
 
-def _centred(expected: Expected, wanted: torch.Tensor, own: torch.Tensor, moved: Sequence[Any]) -> Expected:
+def _centred(
+    outputs: Sequence[Expected], *, wanted: Sequence[torch.Tensor], own: Sequence[torch.Tensor], moved: Sequence[Any]
+) -> list[Expected]:
+    return [_centred_one(*three, moved) for three in zip(outputs, wanted, own, strict=True)]
+
+
+def _centred_one(expected: Expected, wanted: torch.Tensor, own: torch.Tensor, moved: Sequence[Any]) -> Expected:
     """The output's bounds around what the relation asks for, widened by the native reference's breach of it.
 
     Args:

@@ -254,7 +254,7 @@ def _part(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[in
         window = _window(calls.loaded, calls, layout, [drawn])
     except WorkerError as error:
         return _Wrong(str(error))
-    wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
+    wanted = drawn.expectation.mapped(lambda outputs: [outputs[position] for position in part])
     return _first_wrong(window, layout, [replace(drawn, expectation=wanted)])
 
 

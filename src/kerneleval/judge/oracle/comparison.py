@@ -94,6 +94,13 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
     Returns:
         Match, or Mismatch for the first output that is wrong.
     """
+    found = _compared(outputs, expectation)
+    if isinstance(found, Mismatch) and found.reason == "wrong_output" and expectation.wider is not None:
+        return _compared(outputs, expectation.wider())
+    return found
+
+
+def _compared(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match | Mismatch:
     if len(outputs) != len(expectation.outputs):
         text = f"{len(outputs)} outputs, expected {len(expectation.outputs)}"
         return Mismatch(reason="wrong_count", message=text, evidence={"got": len(outputs)})
@@ -134,6 +141,12 @@ def matches(outputs: Sequence[torch.Tensor], expectation: Expectation, *, steps:
         steps: whether elements that may fall to the other side of a step are put right even where few can
             (``Expected.fine``). To find out whether a file's outputs have steps at all takes dozens of oracles.
     """
+    return _matched(outputs, expectation, steps) or (
+        expectation.wider is not None and _matched(outputs, expectation.wider(), steps)
+    )
+
+
+def _matched(outputs: Sequence[torch.Tensor], expectation: Expectation, steps: bool) -> bool:
     outputs = _asked(outputs, expectation)
     if _improbable(outputs, expectation) is not None:
         return False

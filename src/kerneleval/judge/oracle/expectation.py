@@ -446,6 +446,20 @@ class Expectation:
     outputs: tuple[Expected, ...]
     """One for each output: of the operator, or the gradients in the order of the differentiable arguments."""
     args: tuple[Any, ...]
+    wider: Callable[[], Expectation] | None = None
+    """The same with bounds by native outputs of other forms too, which is asked where outputs are wrong by these
+    bounds; None: there are none, or these hold them already."""
+
+    @property
+    def widest(self) -> Expectation:
+        """The last word on what is right."""
+        return self if self.wider is None else self.wider()
+
+    def mapped(self, change: Callable[[Sequence[Expected]], Sequence[Expected]]) -> Expectation:
+        """The same with other outputs, by these bounds and by the wider ones."""
+        wider = self.wider
+        later = None if wider is None else lambda: wider().mapped(change)
+        return replace(self, outputs=tuple(change(self.outputs)), wider=later)
 
     @property
     def native(self) -> tuple[torch.Tensor, ...]:

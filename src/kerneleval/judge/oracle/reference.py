@@ -350,6 +350,9 @@ _ONE = threading.RLock()
 _OTHER_KERNELS = ("transposed", "sliced", "expanded")
 """Layouts for which libraries pick other kernels, with another rounding: the native error is the larger of both."""
 
+_HELD_BYTES = 64 << 20
+"""Outputs in fp64 of up to so many bytes are held until it is known whether further forms are asked."""
+
 _FAR_TURNS, _FP32_BITS = 2, 24
 """Problem files far from 0: as many oracles count whose every number is rounded as fp32. Of ``1 - s`` for a similarity
 near 1 nothing else shows what rounding it costs: it hardly moves with the inputs, and PyTorch's own may be right."""
@@ -484,19 +487,30 @@ def expect(
     with _ONE:
         if problem is not None:
             _settled(call, tf32)
-        runs = _Runs.of(call, tf32).apart_from_flips()
+        runs = _Runs.of(call, tf32, every=not _has_further_forms(call))
+        if not runs.every and sum(wide.nbytes for wide in runs.oracle) > _HELD_BYTES:
+            runs = runs.of_every_form()
+        found = _expectation(runs)
+        return (
+            found if runs.every else replace(found, wider=functools.cache(lambda: _expectation(runs.of_every_form())))
+        )
+
+
+def _expectation(runs: _Runs) -> Expectation:
+    call, case = runs.call, runs.call.case
+    with _ONE:
+        runs = runs.apart_from_flips()
         fewest = min((count for count in runs.independent if count), default=POOLED)
-        pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest)) if fewest < POOLED and problem is None else []
-        expected = runs.expected(pool)
-        if call.case.distribution == "nonfinite" and call.problem is None:
+        expected = runs.expected(_pool(runs, min(_POOL_DRAWS, 1 + 64 // fewest)) if fewest < POOLED else [])
+        if case.distribution == "nonfinite" and call.problem is None:
             found = [*([_of_infinities(call)] if _asks_less(call) else []), _of_fp32(call, expected)]
             for free in found:
                 expected = tuple(one.with_free(where) for one, where in zip(expected, free, strict=True))
-        if task.tolerance.kinks and case.direction == "backward":
+        if call.task.tolerance.kinks and case.direction == "backward":
             expected = tuple(replace(e, kinks=most) for e, most in zip(expected, _kinks(call), strict=True))
         if case.distribution == "large_scale":
             expected = tuple(replace(one, overflows=_overflows(one, call.given)) for one in expected)
-        return Expectation(outputs=expected, args=(*args, *(grads or ())))
+        return Expectation(outputs=expected, args=(*call.args, *(call.grads or ())))
 
 
 def _kinks(call: ReferenceCall) -> list[torch.Tensor | None]:
@@ -558,6 +572,8 @@ class _Runs:
 
     call: ReferenceCall
     tf32: bool
+    every: bool
+    """Whether native outputs are those of all forms (:func:`_furthest`)."""
     oracle: Tensors
     native: Tensors
     probed: Tensors
@@ -572,15 +588,21 @@ class _Runs:
     """Floating outputs with their bounds, as far as they were made."""
 
     @classmethod
-    def of(cls, call: ReferenceCall, tf32: bool) -> _Runs:
+    def of(cls, call: ReferenceCall, tf32: bool, *, every: bool = True) -> _Runs:
         oracle = _exact(call)
         with precision(tf32=False):
             drawn = call.task.tolerance.kind == "random" and call.case.direction == "forward"
             moved = oracle if drawn else _moved(call, oracle)
         if len(oracle) != len(moved):
             raise UsageError(f"task {call.task.name} has {len(oracle)} outputs, and {len(moved)} on moved inputs")
-        native = _native(call, oracle, tf32)
-        return cls(call=call, tf32=tf32, oracle=oracle, native=native, probed=moved, plain=_unquantised(call))
+        native, plain = _native(call, oracle, tf32, every=every), _unquantised(call)
+        return cls(call=call, tf32=tf32, every=every, oracle=oracle, native=native, probed=moved, plain=plain)
+
+    def of_every_form(self) -> _Runs:
+        """The same with native outputs of all forms."""
+        with _ONE, precision(tf32=self.tf32):
+            native = _furthest(self.call, self.oracle, self.native)
+        return replace(self, every=True, native=native, known={})
 
     def apart_from_flips(self) -> _Runs:
         """The same of a problem file, its native outputs put right where they fall to the other side of a step; of
@@ -734,10 +756,12 @@ def _exact(call: ReferenceCall) -> Tensors:
         return (call if call.problem is not None else call.converted(_wide)).run("fp64")
 
 
-def _native(call: ReferenceCall, oracle: Tensors, tf32: bool) -> Tensors:
-    """Native outputs, which have the form of the oracle's."""
+def _native(call: ReferenceCall, oracle: Tensors, tf32: bool, *, every: bool = True) -> Tensors:
+    """Native outputs, which have the form of the oracle's; of ``every`` form or of the usual one alone."""
     with precision(tf32=tf32):
-        native = _furthest(call, oracle)
+        native = call.there().natively()
+        if every:
+            native = _furthest(call, oracle, native)
     task, dtype = call.task.name, call.case.dtype
     if len(oracle) != len(native):
         raise UsageError(f"task {task} has {len(oracle)} outputs in fp64 and {len(native)} in {dtype}")
@@ -800,12 +824,24 @@ def _flaw(call: ReferenceCall, tf32: bool) -> str:
     return str(found if too_many(native, right) else astray(right, oracle, limit) or "")
 
 
-def _furthest(call: ReferenceCall, oracle: Tensors) -> Tensors:
-    """Native outputs: of those of several layouts and formulas, element by element the one furthest from the oracle."""
-    there = call.there()
-    native = there.natively()
+def _has_further_forms(call: ReferenceCall) -> bool:
+    """Whether native outputs of other forms may be further from the oracle, which are asked where outputs are wrong
+    without them: most are right, and such a form takes as long as the usual one. Of problem files they come at once.
+    """
+    return call.problem is None and (_of_other_kernels(call) or bool(call.task.unfused or _other_formulas(call)))
+
+
+def _of_other_kernels(call: ReferenceCall) -> bool:
     drawn = call.task.tolerance.law is not None  # the worse of two draws is no draw
-    if call.problem is None and call.case.layout in _OTHER_KERNELS and not drawn:
+    return call.problem is None and call.case.layout in _OTHER_KERNELS and not drawn
+
+
+def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
+    """Native outputs: of these and those of other layouts and formulas, element by element the one furthest from the
+    oracle.
+    """
+    there = call.there()
+    if _of_other_kernels(call):
         other = _laid_out(there).natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
@@ -935,15 +971,27 @@ _POOLS: dict[tuple[Any, ...], list[list[Scales | None]]] = {}
 _MOST_POOLS = 4096
 
 
-def _pool(call: ReferenceCall, tf32: bool, draws: int) -> list[list[Scales | None]]:
-    """Scales of the outputs on further draws of the same case. Public seeds, the same for every candidate: they decide
-    nothing but bounds.
+def _pool(runs: _Runs, draws: int) -> list[list[Scales | None]]:
+    """Scales of the outputs on further draws of the same case; of a problem file none. Public seeds, the same for every
+    candidate: they decide nothing but bounds.
     """
-    if sum(a.numel() for a in call.args if isinstance(a, torch.Tensor)) > _POOL_ELEMENTS:
+    call, tf32, every = runs.call, runs.tf32, runs.every
+    if call.problem is not None or sum(a.numel() for a in call.args if isinstance(a, torch.Tensor)) > _POOL_ELEMENTS:
         return []
     task, case = call.task, call.case
     device = next((str(a.device) for a in call.args if isinstance(a, torch.Tensor)), "cpu")
-    key = (task.reference, task.unfused, task.arguments, task.tolerance, case, tf32, draws, device, call.native_on)
+    key = (
+        task.reference,
+        task.unfused,
+        task.arguments,
+        task.tolerance,
+        case,
+        tf32,
+        every,
+        draws,
+        device,
+        call.native_on,
+    )
     if key in _POOLS:
         return _POOLS[key]
     specs = task.arguments(case.dims_map, case.dtype)
@@ -954,7 +1002,7 @@ def _pool(call: ReferenceCall, tf32: bool, draws: int) -> list[list[Scales | Non
         if call.grads is not None:
             forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
             grads = inputs.upstream(forms, seed, device, case.layout, case.distribution)
-        found.append(_Runs.of(replace(call, args=args, grads=grads), tf32).scales())
+        found.append(_Runs.of(replace(call, args=args, grads=grads), tf32, every=every).scales())
     if len(_POOLS) >= _MOST_POOLS:
         _POOLS.clear()
     _POOLS[key] = found

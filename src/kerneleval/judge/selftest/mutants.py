@@ -76,8 +76,8 @@ class Probe:
         """
         problem = task.build(case.dims_map, device) if task.module and task.build is not None else None
         own = _drawn(ReferenceCall(task=task, case=case, args=(), problem=problem), seed, device)
-        expectation = reference.expect(task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32)
-        return cls(call=own, expectation=expectation, device=device, seed=seed, tf32=tf32)
+        found = reference.expect(task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32)
+        return cls(call=own, expectation=found.widest, device=device, seed=seed, tf32=tf32)
 
     @functools.cached_property
     def other(self) -> ReferenceCall:
