@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import pytest
 import torch
 
-from kerneleval import tasks
+from kerneleval import devices, tasks
 from kerneleval.devices import Arena
 from kerneleval.judge import Judge
 from kerneleval.judge.windows.worker_pool import baseline_candidate
@@ -115,6 +116,28 @@ def test_what_is_compiled_in_parts_passes_and_has_a_device_time() -> None:
     verdict = _checked(source, "softmax", directions=("forward",))
     assert verdict.verdict == "passed", verdict.message
     assert all(timing.time == "device" for timing in _timings(verdict))
+
+
+@pytest.mark.parametrize("stop", [1, 2])
+def test_some_of_the_recorded_calls_have_ended_when_the_device_rests(stop: int) -> None:
+    """Before this product there is a memset; where that was switched off nothing waited for the product before, and
+    PyTorch's own was wrong in every split window.
+    """
+    graph, x = devices.find("cuda").call_graph(), torch.randn(5120, 5120, device="cuda")
+    want = x @ x
+    with torch.no_grad():
+        made = graph.record(partial(torch.matmul, x, x) for _ in range(3))
+    for _ in range(5):
+        for out in made:
+            out.zero_()
+        torch.cuda.synchronize()
+        graph.launch(0, stop)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            got = made[stop - 1].clone()
+        torch.cuda.synchronize()
+        torch.testing.assert_close(got, want)
+    graph.close()
 
 
 def test_memory_of_recordings_is_used_again() -> None:

@@ -52,6 +52,15 @@ def _timed(path, judge, *categories, **options):
     return check(path, "gelu", judge=judge, tier="quick", categories=list(categories), **options)
 
 
+@pytest.mark.parametrize("error", [TimedMismatch("wrong", {}), BaselineError("gone"), WorkerFailure("crash", "gone")])
+def test_noise_that_cannot_be_measured_is_the_machines_failure(judge, monkeypatch, error):
+    monkeypatch.setattr(clock, "measure", Mock(side_effect=error))
+    with pytest.raises(
+        InfrastructureError, match="noise of this machine cannot be measured: PyTorch's gelu of 4 x 1024"
+    ):
+        timer.measure_noise(judge.pool, "quick")
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "gelu", "layer_norm"])
 def test_the_oracle_sees_a_timed_call(name, direction):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_SWITCHED = (0, 1, 2)
-"""Kinds of nodes that can be switched off (``CUgraphNodeType``): kernel, memcpy, memset."""
+_WORK = (0, 1, 2)
+"""Kinds of nodes that can be left out (``CUgraphNodeType``): kernel, memcpy, memset."""
 _FIXED = (5, 6, 7)
 """Kinds that do nothing but order others: empty, event wait and event record."""
 
@@ -47,9 +48,8 @@ class CallGraph:
         self._current: Callable[[], Any] = torch.cuda.current_stream
         self._graph: Any = None  # it owns the memory of what calls return
         self._whole = ctypes.c_void_p()
-        self._part = ctypes.c_void_p()  # the same, of which calls are switched off
-        self._nodes: list[list[int]] = []  # of each call, those that can be switched off
-        self._on_now: set[int] = set()  # calls that the part launches
+        self._part = ctypes.c_void_p()  # what was launched last of some calls alone
+        self._nodes: list[list[int]] = []  # of each call, those that do its work
 
     def record(self, calls: Iterable[Callable[[], Any]]) -> list[Any]:
         """What the calls return, which are recorded and not run: :meth:`launch` fills these tensors.
@@ -81,16 +81,17 @@ class CallGraph:
             except RuntimeError as error:
                 raise NotRecordedError(_first_line(error)) from error
         self._graph = graph
-        self._divide(ctypes.c_void_p(graph.raw_cuda_graph()), ends)
-        self._whole = self._instance()
+        recorded = ctypes.c_void_p(graph.raw_cuda_graph())
+        self._divide(recorded, ends)
+        self._whole = self._instance(recorded)
         return results
 
     def _between(self) -> Any:
         """Memory of a random size, so that the tensors of each call lie elsewhere."""
         return self._empty(random.randrange(1, _MOST_BETWEEN) << 9, dtype=self._bytes, device="cuda")
 
-    def _instance(self) -> ctypes.c_void_p:
-        ready, graph = ctypes.c_void_p(), ctypes.c_void_p(self._graph.raw_cuda_graph())
+    def _instance(self, graph: ctypes.c_void_p) -> ctypes.c_void_p:
+        ready = ctypes.c_void_p()
         self._driver("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
         return ready
 
@@ -120,9 +121,9 @@ class CallGraph:
                 raise NotRecordedError("a call launches nothing on PyTorch's current stream, where its work belongs")
             if set(last).isdisjoint(kinds) or not listed.issuperset(last):
                 raise NotRecordedError("the driver does not list the work of a call by itself")
-            if other := sorted(set(kinds.values()) - {*_SWITCHED, *_FIXED}):
+            if other := sorted(set(kinds.values()) - {*_WORK, *_FIXED}):
                 raise NotRecordedError(f"a call has work in it of a kind that cannot be left out ({other[0]})")
-            self._nodes.append([node for node, kind in kinds.items() if kind in _SWITCHED])
+            self._nodes.append([node for node, kind in kinds.items() if kind in _WORK])
             start = end
 
     def _kind(self, node: int) -> int:
@@ -133,28 +134,35 @@ class CallGraph:
     def launch(self, start: int, stop: int) -> None:
         """Launch the calls from ``start`` on, one after another, on the current stream."""
         whole = (start, stop) == (0, len(self._nodes))
-        if not whole:
-            self._switch(set(range(start, stop)))
         if start < stop:
             stream = ctypes.c_void_p(self._current().cuda_stream)
-            self._driver("cuGraphLaunch", self._whole if whole else self._part, stream)
+            self._driver("cuGraphLaunch", self._whole if whole else self._part_of(start, stop), stream)
 
-    def _switch(self, wanted: set[int]) -> None:
-        """Let the part launch these calls alone. It is an instance of its own: one of which something was switched off
-        is a tenth slower from then on.
+    def _part_of(self, start: int, stop: int) -> ctypes.c_void_p:
+        """The same without the work of all other calls, which is taken out of a copy. Where it is switched off instead,
+        as the driver can, nothing waits for a kernel before a memset that is off, not even the end of the graph: a
+        product that cuBLAS splits was there 6 ms after the device seemed to rest.
         """
-        if self._part.value is None:
-            self._part, self._on_now = self._instance(), set(range(len(self._nodes)))
-        for call in wanted ^ self._on_now:
-            for node in self._nodes[call]:
-                self._driver("cuGraphNodeSetEnabled", self._part, ctypes.c_void_p(node), ctypes.c_uint(call in wanted))
-        self._on_now = wanted
+        copy, node = ctypes.c_void_p(), ctypes.c_void_p()
+        self._driver("cuGraphClone", ctypes.byref(copy), ctypes.c_void_p(self._graph.raw_cuda_graph()))
+        try:
+            for original in itertools.chain(*self._nodes[:start], *self._nodes[stop:]):
+                self._driver("cuGraphNodeFindInClone", ctypes.byref(node), ctypes.c_void_p(original), copy)
+                self._driver("cuGraphDestroyNode", node)
+            self._forget(self._part)
+            self._part = self._instance(copy)
+        finally:
+            self._driver("cuGraphDestroy", copy)
+        return self._part
+
+    def _forget(self, instance: ctypes.c_void_p) -> None:
+        if instance.value is not None:
+            self._driver("cuGraphExecDestroy", instance)
 
     def close(self) -> None:
         """Give the graph and its memory back."""
-        for instance in (self._whole, self._part):
-            if instance.value is not None:
-                self._driver("cuGraphExecDestroy", instance)
+        self._forget(self._whole)
+        self._forget(self._part)
         self._whole, self._part, self._graph = ctypes.c_void_p(), ctypes.c_void_p(), None
 
 

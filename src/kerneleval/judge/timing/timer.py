@@ -180,7 +180,12 @@ def _session(
     pool.quiet()
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
     for _ in range(max(1, 4 // effort.min_quads)):
-        run = clock.measure(first.runner, twin, cell, protocol, device, session=0, limit=_LIMIT)
+        try:
+            run = clock.measure(first.runner, twin, cell, protocol, device, session=0, limit=_LIMIT)
+        except (BaselineError, TimedMismatch, WorkerError, WorkerFailure) as error:
+            what = "PyTorch's product" if shape[0] == shape[1] else "PyTorch's gelu"
+            text = f"the noise of this machine cannot be measured: {what} of {shape[0]} x {shape[1]} failed: {error}"
+            raise InfrastructureError(text) from error
         runs.append(run)
     recorded = [pair_log_ratios(run.device, by_events=True)[0] for run in runs if run.device is not None]
     calls = [pair_log_ratios(run.samples)[0] for run in runs]
