@@ -118,8 +118,10 @@ GRAM = "a, b = x, x[:3]\nreturn (b * b).sum(-1)[:, None] + (a * a).sum(-1) - 2 *
     ("reference", "body", "passes"),
     [(PLANES, ONE_PASS, False), (PLANES, IN_TURN, True), (PLANES, PLANES, True), (DISTANCE, GRAM, False)],
 )
-def test_means_far_from_zero_cancel(judge, tmp_path, reference, body, passes):
-    verdict = judged(judge, tmp_path, body, "contiguous", reference, distribution="far_mean")
+@pytest.mark.parametrize("rows", [48, 960])
+def test_means_far_from_zero_cancel(judge, tmp_path, reference, body, passes, rows):
+    drawn = f"torch.randn({rows}, 20)"
+    verdict = judged(judge, tmp_path, body, "contiguous", reference, distribution="far_mean", drawn=drawn)
     (cell,) = verdict.cells
     assert verdict.verdict == ("passed" if passes else "failed") and cell.case.distribution == "far_mean"
 

@@ -526,6 +526,8 @@ class Tolerance:
     element, and one output."""
     reduction: Callable[[Mapping[str, int]], int] | None = None
     """dims -> number of terms summed into one output element; None: 1."""
+    guessed: bool = False
+    """Whether that number is no more than a guess, as for a file of which nothing says what it sums."""
     gathered: Callable[[Mapping[str, int]], int] | None = None
     """dims -> number of terms of a gradient's longest sum, where that runs over several dims: that of a convolution's
     weights over batch and positions. None: no longer than a dim, the forward sum, or what a broadcast argument gathers.

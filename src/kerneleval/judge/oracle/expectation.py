@@ -219,7 +219,7 @@ def floor_of(
 
 def _drifting(terms: int, case: Case, tolerance: Tolerance) -> int:
     """How many of the terms of a sum round alike."""
-    if case.distribution == "far_mean" and tolerance.reduction is None:
+    if case.distribution == "far_mean" and tolerance.guessed:
         return max(0, terms - _FAR_RANDOM)
     equal = case.distribution in ("constant", "far_mean") or case.layout == "expanded"
     return terms if equal or (tolerance.drifts and case.distribution == "outlier") else 0

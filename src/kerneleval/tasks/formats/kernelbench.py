@@ -78,6 +78,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
         tolerance=Tolerance(
             kind=_kind(surveys),
             reduction=lambda dims: surveys.at(dims).terms,
+            guessed=True,
             normwise=True,  # it may hold products and convolutions anywhere
             # a survey runs the file: it is asked only where the word stands there
             stable=bool(re.search(r"\bstable\b", file.text)) and surveys.at({}).stable,
