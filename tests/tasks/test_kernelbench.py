@@ -764,6 +764,14 @@ def test_sizes_that_must_be_equal_change_together(tmp_path):
     assert {unit.names for unit in units(surveys_of(tmp_path, text))} == {("batch",), ("features_in", "features_out")}
 
 
+MASKED = """
+def make():
+    x = torch.rand(64, 48)
+    x[torch.rand(64, 48) < 0.1] = 0
+    return x
+"""
+
+
 @pytest.mark.parametrize(
     ("top", "inputs", "init", "names"),
     [
@@ -775,6 +783,20 @@ def test_sizes_that_must_be_equal_change_together(tmp_path):
         ("class Sizes:\n    rows = 64", "[torch.rand(Sizes.rows, 3)]", "[]", [("get_inputs[0]",), ("Sizes[0]",)]),
         ("", "[torch.randint(0, 7, (33,))]", "[7]", [("get_inputs[1]",), ("get_init_inputs[0]", "get_inputs[0]")]),
         ("", "[torch.rand(2, 20)]", "[1, 20]", [("get_inputs[0]",), ("get_inputs[1]", "get_init_inputs[0]")]),
+        ("cfg = {'rows': 64, 'dim': 48}", "[torch.rand(cfg['rows'], cfg['dim'])]", "[]", [("cfg[0]",), ("cfg[1]",)]),
+        (
+            "num_patches = 64",
+            "[torch.rand(num_patches, 3).cumsum(dim=1)]",
+            "[]",
+            [("num_patches",), ("get_inputs[0]",)],
+        ),
+        (
+            "tokens_per_group = 64",
+            "[torch.rand(2, tokens_per_group)]",
+            "[]",
+            [("tokens_per_group",), ("get_inputs[0]",)],
+        ),
+        (MASKED, "[make()]", "[]", [("make[0]", "make[2]"), ("make[1]", "make[3]")]),
     ],
 )
 def test_sizes_written_inside_functions_are_varied(tmp_path, top, inputs, init, names):

@@ -142,6 +142,14 @@ def test_where_no_size_can_be_varied_a_sweep_says_so(tmp_path):
     assert not open_task(str(path)).findings
 
 
+def test_sizes_that_no_sweep_varies_are_told(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(FILE.format(forward="return x * 2", inputs="torch.rand(rows, *map(int, '4 24'.split()))"))
+    (finding,) = open_task(str(path), sweep=True).findings
+    assert finding.level == "warn" and "dim 2 of x (24); a candidate may be wrong" in finding.message
+    assert not open_task(str(path)).findings
+
+
 def test_what_distributions_fell_out_is_said(tmp_path):
     path = tmp_path / "problem.py"
     path.write_text(FILE.format(forward="return torch.log(x)", inputs="torch.rand(rows, n)"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Finding, Scalar, Task, Tolerance, UsageError
+from kerneleval.records import Dim, Finding, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import init_arguments
@@ -125,6 +125,9 @@ def _findings(
             "Write sizes as whole numbers at the top of the file or in get_inputs()"
         )
         found.append(Finding(check="shapes", level="warn", message=text))
+    elif sweep and (fixed := _fixed(surveys, case_dims)):
+        text = f"of one size in every case: {', '.join(fixed)}; a candidate may be wrong at every other one"
+        found.append(Finding(check="shapes", level="warn", message=text))
     if safe.fell_out:
         text = f"not judged on {', '.join(safe.fell_out)} inputs: the file itself raises there, or is not near fp64"
         found.append(Finding(check="reference", level="info", message=text))
@@ -141,6 +144,25 @@ def _findings(
             text = f"arguments {', '.join(same)} are the same in every draw: a candidate may ignore them"
         found.append(Finding(check="reference", level="warn", message=text))
     return tuple(found)
+
+
+_LEAST_FIXED = 8
+"""Sizes below this that never vary are not told: of coordinates, classes, channels of a picture."""
+
+
+def _fixed(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
+    """Dims of arguments that have one size in all cases, by name."""
+    try:
+        draws = [surveys.at(dims).arguments for _, dims in case_dims]
+    except UsageError:
+        return []
+    every = [[a for a in arguments if isinstance(a, TensorSpec)] for arguments in draws]
+    return [
+        f"dim {dim} of {one.name} ({sizes[0]})"
+        for one, *others in zip(*every, strict=False)
+        for dim, sizes in enumerate(zip(one.shape, *(other.shape for other in others), strict=False))
+        if sizes[0] >= _LEAST_FIXED and len(set(sizes)) == 1
+    ]
 
 
 def _plain(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:

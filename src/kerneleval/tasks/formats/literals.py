@@ -33,7 +33,9 @@ _NO_SIZES = re.compile(
 )
 """Functions and methods whose whole numbers say which dim, which seed or how often, not how large."""
 
-_NO_SIZE_NAMES = frozenset({"dim", "axis", "dims", "seed", "generator", "device", "start_dim", "end_dim", "low"})
+_NO_SIZE_NAMES = frozenset({"seed", "generator", "device", "low"})
+_AXES, _MOST_AXES = frozenset({"dim", "axis", "dims", "start_dim", "end_dim"}), 8
+"""Names of axes, where the number is less: ``dim = 256`` is a size."""
 
 _RANDOM = re.compile(r"randint(_like)?|integers|randrange|random_")
 
@@ -99,7 +101,7 @@ def find_literals(
 def _numbers(node: ast.AST, hint: str, parameters: Sequence[str] = (), bound: bool = False) -> Iterator[Literal]:
     """The largest constant whole expressions below a node, but for those that are no sizes by the look of them."""
     if isinstance(node, ast.expr) and (value := whole_number(node)) is not None:
-        if value >= 2 and hint not in _NO_SIZE_NAMES:
+        if value >= 2 and hint not in _NO_SIZE_NAMES and not (hint in _AXES and value < _MOST_AXES):
             yield Literal(value, _place(node), hint, bound)
     elif isinstance(node, ast.Call):
         yield from _in_call(node)
@@ -124,8 +126,8 @@ def _in_call(node: ast.Call) -> Iterator[Literal]:
 
 def _named(node: ast.AST, hint: str) -> list[tuple[str, ast.AST]]:
     """(name that it is bound to, part) of the parts of a node in which sizes may stand."""
-    if isinstance(node, ast.Subscript):
-        return [(hint, node.value)]
+    if isinstance(node, ast.Subscript):  # an index is no size, but a mask or a range is made with some
+        return [(hint, node.value), *(("", made) for made in ast.walk(node.slice) if isinstance(made, ast.Call))]
     if isinstance(node, ast.Dict):
         keys = [str(key.value) if isinstance(key, ast.Constant) else "" for key in node.keys]
         return list(zip(keys, node.values, strict=True))

@@ -40,6 +40,8 @@ _NOT_A_SIZE = re.compile(
     r"growth|axis|factor",
     re.I,
 )
+_COUNTS = re.compile(r"(num|n|total|max)_?(patch|window)|(token|sample|channel|row|element|patch|key)(e?s)?_per_", re.I)
+"""Names that say of how many something else is: of patches, of tokens in a group."""
 _HEADS = re.compile(r"head", re.I)
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
 
@@ -116,6 +118,18 @@ class Surveys:
         except UsageError:
             return None
 
+    def drawn(self, dims: Mapping[str, int]) -> Survey | None:
+        """The same; None too where a small file draws no such inputs. Tensors without values take what real ones do
+        not, as a mask of another shape.
+        """
+        made = self.probe(dims)
+        if made is not None and made.bytes <= _MINIATURE_BYTES and not made.real:
+            try:
+                ModuleProblem(self.file, dims, "cpu").inputs(1)
+            except UsageError:
+                return None
+        return made
+
     @property
     def _probes(self) -> int:
         base = self.at({})
@@ -130,7 +144,9 @@ def units(surveys: Surveys) -> list[Unit]:
     hints = {name: name for name in file.sizes if name.partition("[")[0] not in file.read_by_model}
     hints |= {name: literal.hint for name, literal in file.literals.items() if not literal.bound}
     free = {
-        name: file.value(name) for name, hint in hints.items() if file.value(name) >= 2 and not _NOT_A_SIZE.search(hint)
+        name: file.value(name)
+        for name, hint in hints.items()
+        if file.value(name) >= 2 and (_COUNTS.search(hint) or not _NOT_A_SIZE.search(hint))
     }
     bounds = [name for name, literal in file.literals.items() if literal.bound]
     found: list[Unit] = []
@@ -141,7 +157,7 @@ def units(surveys: Surveys) -> list[Unit]:
         twins = [n for n, v in free.items() if v == value and n != name and n not in taken]
         for names in ((name,), *((name, twin) for twin in twins), (name, *twins)):
             unit = Unit(names, value)
-            tries = (surveys.probe(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= 1)
+            tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= 1)
             if (other := next((made for made in tries if made is not None), None)) is not None:
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
                 if wider or other.arguments != base.arguments:
