@@ -188,7 +188,7 @@ FILES: dict[str, tuple[str, str, str, str, tuple[str, ...], str]] = {
     "edges": (
         "x, e",
         f"{RAND}, torch.linspace(0, 1, 9)",
-        "assert bool((e.diff() > 0).all()); return torch.relu(x[..., None] - e).sum(-1)",
+        "assert bool((e.diff() > 0).all() and e[-1] == 1); return torch.relu(x[..., None] - e).sum(-1)",
         "return (x[..., None] - e).clamp_min(0).sum(-1)",
         ("return (x[..., None] - e).sum(-1)",),
         "pass",

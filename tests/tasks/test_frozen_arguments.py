@@ -203,3 +203,48 @@ def test_rows_that_are_alike_go_to_one_place(tmp_path):
     problem = made(tmp_path, "return x.topk(2).values", "return [torch.randn(4, 64, 8)]")
     most = {name: problem.inputs(1, name)[0].argmax(-1).flatten().bincount().max() for name in ("standard", "alike")}
     assert most["standard"] < 80 and most["alike"] > 200
+
+
+def test_flags_stay_and_numbers_in_order_stay_so(tmp_path):
+    """A mask of 0.9 and 1.1 is none, and bins whose edges are in no order are not found by halving."""
+    inputs = "return [torch.rand(8, 9), torch.linspace(0, 2, 9), torch.eye(8), torch.rand(3, 8).cumsum(-1)]"
+    init = (
+        "self.register_buffer('edges', torch.linspace(-1, 1, 9))\n"
+        "self.register_buffer('causal', torch.ones(8, 8).tril())\n"
+        "self.register_buffer('bias', torch.zeros(8))"
+    )
+    problem = made(tmp_path, "return x + self.bias.sum() + self.causal.sum()", inputs, init)
+    for seed in (1, 2):
+        for distribution in ("standard", "negative", "small_scale", "outlier"):
+            _, edges, flags, sums = problem.inputs(seed, distribution)
+            assert bool((edges.diff() > 0).all()) and bool((sums.diff() >= 0).all())
+            assert len(flags.unique()) == 2
+        weights = problem.weights(seed)
+        assert bool((weights["edges"].diff() > 0).all()) and torch.equal(weights["causal"], torch.ones(8, 8).tril())
+        assert len(weights["bias"].unique()) == 8
+    assert not torch.equal(problem.inputs(1)[1], problem.inputs(2)[1])
+    assert not torch.equal(problem.weights(1)["edges"], problem.weights(2)["edges"])
+
+
+def test_what_keeps_away_from_zero_keeps_its_sign(tmp_path):
+    inputs = "return [torch.rand(64), torch.rand(64) * 0.02 + 0.01, -1 - torch.rand(5)]"
+    problem = made(tmp_path, "return x / more[0].sum()", inputs)
+    for distribution in ("negative", "small_scale", "tiny_scale", "outlier", "large_scale"):
+        plain, scales, below = problem.inputs(1, distribution)
+        assert bool((scales > 0).all()) and bool((below < 0).all())
+        assert distribution == "large_scale" or bool((plain < 0).any())
+
+
+@pytest.mark.parametrize("forward", ["return x.masked_fill(more[0] == 0, 0)", "return x * more[0]"])
+def test_ones_are_flags_where_the_file_takes_some(tmp_path, forward):
+    task = read(write(tmp_path, forward, "return [torch.rand(8, 40), torch.ones(8, 40)]"))
+    assert "redrawn" in task.distributions
+    problem = task.build({}, "cpu")
+    assert bool((problem.inputs(1)[1] == 1).all())
+    assert set(problem.inputs(1, "redrawn")[1].unique().tolist()) == {0.0, 1.0}
+
+
+def test_ones_that_may_not_be_zero_are_made_to_vary(tmp_path):
+    task = read(write(tmp_path, "return x / more[0]", "return [torch.rand(8, 40), torch.ones(8, 40)]"))
+    ones = task.build({}, "cpu").inputs(1)[1]
+    assert 0.89 < float(ones.min()) < float(ones.max()) < 1.11

@@ -167,3 +167,21 @@ def test_means_go_as_far_from_zero_as_the_file_takes(tmp_path, forward, far):
         problem = task.build({}, "cpu")
         (x,) = problem.inputs(3, "far_mean")
         assert problem.far == far and float(x.mean() / x.std()) == pytest.approx(far, rel=1e-3)
+
+
+def test_samples_with_replacement_crowd_and_others_stay_different():
+    crowded = drawn("whole", "torch.multinomial(torch.ones(8), 200, replacement=True)")
+    assert crowded.unique().tolist() == [0, 7]
+    assert len(drawn("whole", "torch.multinomial(torch.ones(80), 50)").unique()) == 50
+
+
+@pytest.mark.parametrize(("sort", "offered"), [("x.argsort(stable=True)", True), ("x.argsort()", False)])
+def test_equal_keys_are_given_where_their_order_is_defined(tmp_path, sort, offered):
+    task = read(written(tmp_path, "x", sort, "return [torch.randint(0, 9, (300,))]"))
+    assert ("skewed" in task.distributions) == offered
+
+
+@pytest.mark.parametrize(("scores", "offered"), [("x.sigmoid()", False), ("x", True)])
+def test_a_selection_among_equal_numbers_is_not_asked_for(tmp_path, scores, offered):
+    task = read(written(tmp_path, "x", f"torch.topk({scores}, 4)[1]", "return [4 * torch.rand(60, 16)]"))
+    assert ("large_scale" in task.distributions) == offered

@@ -26,7 +26,7 @@ State = list[tuple[str, tuple[int, ...], str]]
 def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple[str, str]]:
     """(candidate's name, reference's name) for every tensor of the candidate's state that takes a reference weight: by
     name where name and shape agree; what is left, in order among equal shapes (KernelBench itself relies on equal order
-    of construction).
+    of construction). A second name of a weight that was found by its first one needs no counterpart.
 
     Raises:
         LoadFailed: some reference weight has no counterpart: the candidate would run on weights of its own.
@@ -41,7 +41,8 @@ def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple
             continue
         match = next((entry for entry in left if entry[1] == tuple(weight.shape)), None)
         if match is None:
-            if (weight.is_floating_point() or weight.is_complex()) and weight.numel() > 0:
+            tied = any(weights[one].shape == weight.shape and torch.equal(weights[one], weight) for one in taken)
+            if (weight.is_floating_point() or weight.is_complex()) and weight.numel() > 0 and not tied:
                 missing.append(f"{name} {list(weight.shape)}")
             continue
         left.remove(match)

@@ -108,7 +108,7 @@ class ModuleProblem:
         device: str,
         *,
         unsigned: Iterable[str] = (),
-        kept: Iterable[int] = (),
+        kept: Iterable[int] | None = None,
         vary: Vary = "freely",
         vary_weights: Vary = "freely",
         bounded: bool = True,
@@ -136,8 +136,9 @@ class ModuleProblem:
         """What it changes in ``Model``, by name: nothing that outputs depend on."""
         self.unsigned = frozenset(unsigned)
         """Those of :data:`SIGNED` whose factor is positive."""
-        self.kept = frozenset(kept)
+        self.kept = frozenset(kept or ())
         """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others."""
+        self._knows_kept = kept is not None
         self.skewed: Mapping[int, Way] = {}
         """How draws of ``get_inputs()``, by number, come out under ``skewed``."""
         self.vary, self.vary_weights = vary, vary_weights
@@ -159,8 +160,10 @@ class ModuleProblem:
         :attr:`form`.
 
         A floating or complex tensor that comes out the same under every seed is varied: each finite element by up to
-        10 %, zeros staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale
-        0.1. That is as far as the file takes it (:attr:`vary`). Integers and booleans are always left as they are.
+        10 %, zeros staying zero so that masks stay masks, and numbers that are in order all by the same. Flags stay,
+        and so do ones where the file takes flags in their place; a tensor of nothing but zeros becomes normal noise of
+        scale 0.1. That is as far as the file takes it (:attr:`vary`). Integers and booleans are always left as they
+        are.
 
         The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. ``redrawn`` is standard but for integers,
         flags and masks that are the same under every seed: there are others in their place (``redrawn.py``).
@@ -185,6 +188,8 @@ class ModuleProblem:
                 args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
+            if self._knows_kept and index not in self.kept and bool((args[index] == 1).all()):
+                continue
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
                 whole = index in traits.records
                 args[index] = _varied(args[index], generator, inwards=self.vary == "inwards", rows=whole)
@@ -208,13 +213,14 @@ class ModuleProblem:
                     continue
                 if distribution in _SCALES:
                     factor = self._factor(distribution, value.dtype)
-                    args[index] = value * (abs(factor) if index in traits.records else factor)
-                elif index in traits.structured | traits.records:
+                    args[index] = value * (abs(factor) if index in traits.signed else factor)
+                elif index in traits.structured | traits.records | traits.ordered:
                     continue
                 elif distribution == "far_mean":
                     args[index] = _far_from_zero(value, self.far)
                 elif distribution == "outlier":
-                    args[index] = _uneven(value, next(ends), generator)
+                    uneven = _uneven(value, next(ends), generator)
+                    args[index] = uneven.abs() * value.sign() if index in traits.positive else uneven
                 else:
                     args[index] = _near_one_row(value, generator)
 
@@ -276,9 +282,9 @@ class ModuleProblem:
         Seed 0: as initialised. Else every floating parameter is changed and keeps its scale: spread ones become
         ``mean + 0.8 (w - mean) + 0.6 std n`` with n from N(0, 1), which leaves mean and variance; constant ones are
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
-        factors, element by element, so that variances stay positive and masks stay masks; a ``running_mean`` of zeros
-        gets noise. Of complex tensors that goes for the parts. Integers, and so ``num_batches_tracked``, stay. All that
-        is as far as the file takes it (:attr:`vary_weights`).
+        factors, element by element, so that variances stay positive and masks stay masks: rows that are in order by
+        one together, flags by none; zeros get noise. Of complex tensors that goes for the parts. Integers, and so
+        ``num_batches_tracked``, stay. All that is as far as the file takes it (:attr:`vary_weights`).
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
@@ -460,34 +466,55 @@ class ModuleProblem:
 # -- Changing tensors -------------------------------------------------------------------------------------------------
 
 
-def _varied(tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool, rows: bool = False) -> torch.Tensor:
-    """A constant input made to vary, by element or by ``rows``: see :meth:`ModuleProblem.inputs` and :data:`Vary`."""
+def _varied(
+    tensor: torch.Tensor, generator: torch.Generator, *, inwards: bool, rows: bool = False, parts: bool = False
+) -> torch.Tensor:
+    """A constant input made to vary, by element or by ``rows``: see :meth:`ModuleProblem.inputs` and :data:`Vary`;
+    ``parts``: these are the parts of complex numbers.
+    """
     if tensor.is_complex():
-        return _as_complex(_varied(_as_real(tensor), generator, inwards=inwards))
+        return _as_complex(_varied(_as_real(tensor), generator, inwards=inwards, parts=True))
     if is_eight_bit(tensor):
         most = torch.finfo(tensor.dtype).max
         return _varied(tensor.float(), generator, inwards=inwards).clamp(-most, most).to(tensor.dtype)
     if not torch.any(tensor != 0):
         varied = tensor + 0.1 * _normal(tensor, generator)
+    elif are_flags(tensor) and not parts:
+        return tensor
     else:
-        like = tensor[..., :1] if rows else tensor
+        like = tensor[..., :1] if rows else tensor if parts else _movable(tensor)
         varied = torch.where(torch.isfinite(tensor), tensor * _factors(like, 0.1, generator), tensor)
     return _inwards(tensor, varied) if inwards else varied
 
 
-def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> torch.Tensor:
-    """A weight with other content of like scale: see :meth:`ModuleProblem.weights`."""
+def are_flags(tensor: torch.Tensor) -> bool:
+    """Whether its numbers are 0 and 1, of both some: a mask."""
+    return bool(((tensor == 0) | (tensor == 1)).all() and (tensor == 0).any() and (tensor == 1).any())
+
+
+def _movable(tensor: torch.Tensor) -> torch.Tensor:
+    """What may change by factors of its own: each element, or all of them together where they are in order."""
+    return tensor.reshape(-1)[:1].reshape((1,) * tensor.dim()) if _ordered(tensor) else tensor
+
+
+def _changed(
+    name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, *, parts: bool = False
+) -> torch.Tensor:
+    """A weight with other content of like scale: see :meth:`ModuleProblem.weights`; ``parts``: as :func:`_varied`."""
     if tensor.is_complex():
-        return _as_complex(_changed(name, _as_real(tensor), parameter, generator))
+        return _as_complex(_changed(name, _as_real(tensor), parameter, generator, parts=True))
     if not is_float(tensor) or not tensor.numel():
         return tensor
+    if not torch.any(tensor != 0):
+        return tensor + 0.1 * _normal(tensor, generator)
     if parameter or name.rpartition(".")[2] == "running_mean":
-        if not torch.any(tensor != 0):
-            return tensor + 0.1 * _normal(tensor, generator)
         mean, std = tensor.mean(), tensor.std(correction=0)
         if bool(torch.isfinite(std)) and bool(std > 1e-3 * mean.abs()):
             return mean + 0.8 * (tensor - mean) + 0.6 * std * _normal(tensor, generator)
-    return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, _SPREAD, generator), tensor)
+    if not (parameter or parts) and are_flags(tensor):
+        return tensor
+    like = tensor if parameter or parts else _movable(tensor)
+    return torch.where(torch.isfinite(tensor), tensor * _factors(like, _SPREAD, generator), tensor)
 
 
 def _inwards(given: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
@@ -792,6 +819,10 @@ _FEW_VALUES = 16
 _ROWS = 64
 _SPARSE = 0.25
 _RECORD, _RECORDS = 8, 24
+_STEPS = 5
+"""Steps in one direction from which rows are in order by no chance: of 720 rows of six numbers two are."""
+_FROM_ZERO = 0.1
+"""Part of the largest magnitude that numbers keep away from 0 if they are to have one sign."""
 
 _ROOM = 8
 """Storage that a strided input may span, in multiples of its elements; what is spread wider is given contiguous."""
@@ -818,19 +849,31 @@ class InputTraits:
     sum to 1. Exchanging single elements breaks that; scaling the whole tensor keeps the first two."""
     records: frozenset[int]
     """Their rows are few numbers of which two are in order throughout: boxes, intervals. They move as wholes."""
+    ordered: frozenset[int]
+    """Their rows are in order throughout: edges, distribution functions."""
+    positive: frozenset[int]
+    """They keep away from 0 in two draws, and have one sign: scales, lengths. What is drawn from 0 on does not."""
     placed: Mapping[int, Place]
     """The places of those that are not row-major from the start of their storage: transposes, slices."""
+
+    @property
+    def signed(self) -> frozenset[int]:
+        """Those that would be no such any more with another sign."""
+        return self.records | self.ordered | self.positive
 
     @classmethod
     def of(cls, args: Sequence[Any], other: Mapping[int, torch.Tensor]) -> InputTraits:
         """The traits of arguments, given samples of what another seed draws."""
         every = sample(args)
         mine = {i: values for i, values in every.items() if is_float(values)}
+        frozen = frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i]))
         return cls(
-            frozen=frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i])),
+            frozen=frozen,
             labels=frozenset(i for i, values in mine.items() if values.numel() > _FEW_VALUES >= len(values.unique())),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
             records=frozenset(i for i in mine if _in_records(args[i])),
+            ordered=frozenset(i for i in mine if _ordered(args[i])),
+            positive=frozenset(i for i in mine if i in other and i not in frozen and _one_sign(mine[i], other[i])),
             placed={i: place for i, arg in enumerate(args) if (place := _place(arg)) is not None},
         )
 
@@ -889,6 +932,21 @@ def _in_records(tensor: torch.Tensor) -> bool:
         return False
     rows = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE]
     return len(rows) >= _RECORDS and bool((rows[:, :, None] < rows[:, None]).all(0).any())
+
+
+def _ordered(tensor: torch.Tensor) -> bool:
+    """Whether all rows rise, or all fall, which is no chance."""
+    if not tensor.dim() or tensor.numel() - tensor.numel() // max(tensor.shape[-1], 1) < _STEPS:
+        return False
+    steps = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE].diff(dim=-1)
+    return bool((steps != 0).any() and ((steps >= 0).all() or (steps <= 0).all()))
+
+
+def _one_sign(*draws: torch.Tensor) -> bool:
+    """Whether all numbers have one sign, and none is near 0."""
+    values = torch.cat([draw.reshape(-1) for draw in draws])
+    low, high = values.abs().aminmax()
+    return bool(low > _FROM_ZERO * high) and bool((values > 0).all() or (values < 0).all())
 
 
 def _structured(tensor: torch.Tensor, values: torch.Tensor) -> bool:

@@ -17,7 +17,7 @@ Way = Literal["sorted", "whole", "partly"]
 range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is at the other end."""
 
 _FLOATING = frozenset(("rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "exponential_"))
-_WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_"))
+_WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_", "multinomial"))
 
 MOST = 32
 """Draws that are changed; a file that draws until it likes what it gets comes to its end."""
@@ -44,6 +44,8 @@ class Outcomes(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name not in _FLOATING and name not in _WHOLE:
             return out
+        if name == "multinomial" and not (args[2:3] or (dict(kwargs or {}).get("replacement"),))[0]:
+            return out  # all different
         number, self.drawn = self.drawn, self.drawn + 1
         way = self._way(number) if number < MOST else None
         if way is None or out.device != self._generator.device or out.numel() < _FEW or not out.dim():
@@ -57,9 +59,9 @@ class Outcomes(TorchDispatchMode):
 
 
 def _range(name: str, out: torch.Tensor, args: Sequence[Any]) -> tuple[Any, Any]:
-    """The least and the largest number that could have been drawn; of floating ones, that were drawn."""
+    """The least and the largest number that could have been drawn; of floating ones and samples, that were drawn."""
     ends = [a for a in args if type(a) is int]
-    if name in _WHOLE and "bernoulli" not in name and ends:
+    if name in _WHOLE and name not in ("bernoulli", "bernoulli_", "multinomial") and ends:
         return (ends[0] if len(ends) > 1 else 0), ends[-1] - 1
     if name in _WHOLE and "bernoulli" in name:
         return 0, 1

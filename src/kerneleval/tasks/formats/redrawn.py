@@ -24,8 +24,8 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     """Another tensor that is as valid; None: none is known (single elements, all of them equal, offsets, floating
     numbers of eight bits).
 
-    Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values of which some are
-    0 and others below -1000. Integers that are all different change places, and so do runs of consecutive ones
+    Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values: 0 and 1, 1 alone,
+    or some 0 and others below -1000. Integers that are all different change places, and so do runs of consecutive ones
     (positions). Sorted numbers of segments stay sorted, each in use; other sorted integers may be offsets, and stay.
     All others are drawn from those of their line; where one number is negative, it marks what counts for nothing, and
     stays where it is.
@@ -38,6 +38,8 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if tensor.is_floating_point():
         values = tensor.unique()
         closing = 2 <= len(values) <= 16 and low < _CLOSED and high == 0
+        if high == 1 and (low == 1 or (low == 0 and len(values) == 2)):
+            closing, values = True, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device)
         return _mask(tensor, values, generator) if closing else None
     if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
         return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)

@@ -287,20 +287,44 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
     return any(depends(a, b) for a, b in zip(one, other, strict=True))
 
 
+def _selects_among_equals(problem: ModuleProblem) -> bool:
+    """Whether a ``topk`` has equal numbers to choose among under ``large_scale``, as where sigmoids are all 1: any
+    order of these is right.
+    """
+    with _Selections() as selections:
+        problem.reference(problem.inputs(1, "large_scale"), problem.weights(1, "large_scale"))
+    return bool(selections.equal)
+
+
 class _Selections(TorchDispatchMode):
-    """Notes whether an infinity is selected, as where more are taken than a mask leaves: any may come last there."""
+    """Notes whether an infinity is selected, as where more are taken than a mask leaves: any may come last there. And
+    whether equal numbers are, or one of several.
+    """
 
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
-        self.masked = False
+        self.masked = self.equal = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        out = func(*args, **(kwargs or {}))
+        options = dict(kwargs or {})
+        out = func(*args, **options)
         if func._overloadpacket is torch.ops.aten.topk:
             self.masked |= bool(out[0].isinf().any())
+            given = dict(zip(("input", "k", "dim", "largest"), args, strict=False)) | options
+            self.equal |= _among_equals(given["input"], out[0], given.get("dim", -1), given.get("largest", True))
         return out
+
+
+def _among_equals(given: torch.Tensor, taken: torch.Tensor, dim: int, largest: bool) -> bool:
+    """Whether of the numbers taken along a dim two are equal, or one is equal to another that was not."""
+    if not taken.numel():
+        return False
+    if not largest:
+        given, taken = -given, -taken
+    several = (given >= taken.amin(dim, keepdim=True)).sum(dim) > taken.shape[dim]
+    return bool(several.any()) or bool((taken.sort(dim).values.diff(dim=dim) == 0).any())
 
 
 # -- Miniatures -------------------------------------------------------------------------------------------------------
@@ -340,7 +364,7 @@ class Safe:
     fell_out: tuple[str, ...] = ()
     """Others that the file might have had."""
     unsigned: frozenset[str] = frozenset()
-    kept: frozenset[int] = frozenset()
+    kept: frozenset[int] | None = None
     vary: Vary = "freely"
     vary_weights: Vary = "freely"
     bounded: bool = True
@@ -402,6 +426,8 @@ def safe_distributions(surveys: Surveys) -> Safe:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
     found = [name for name in offered if _defined(problem, name)]
+    if "large_scale" in found and "topk" in made.operators and _selects_among_equals(problem):
+        found.remove("large_scale")
     return Safe(
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
@@ -436,6 +462,7 @@ _ORDERS = frozenset(("median", "nanmedian", "mode", "cummax", "cummin", "searchs
 """Beside :data:`_CHOICES`, operators whose kernels may do otherwise where large numbers lie side by side."""
 
 _EXTREMES = frozenset(("max", "min", "cummax", "cummin"))
+_SORTS = frozenset(("sort", "argsort"))
 _POSITIONS = _EXTREMES | frozenset(
     ("topk", "sort", "argsort", "kthvalue", "argmax", "argmin", "median", "nanmedian", "mode", "multinomial")
 )
@@ -549,7 +576,8 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
         return []
     operators = {name.rstrip("_") for name in made.operators}
     returned = any(_whole(out) for out in made.outputs)
-    equal = bool(operators & (_POSITIONS if returned else _POSITIONS - _EXTREMES))
+    positions = _POSITIONS - _SORTS if made.stable else _POSITIONS
+    equal = bool(operators & (positions if returned else positions - _EXTREMES))
     plain, count = problem.outcome(1, lambda number: None)
     found, tame = dict[int, Way](), set[int]()
     for number in range(min(count, MOST)):
