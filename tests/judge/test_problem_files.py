@@ -65,11 +65,23 @@ DENSE = "return x.as_strided(x.shape, (x.shape[1], 1)).sum(-1) * 2"
 STORAGE = "flat = x.as_strided((x.numel(),), (1,), 0)\nreturn flat.view(x.shape).sum(-1) * 2"
 
 
-@pytest.mark.parametrize(("layout", "body"), [("transposed", DENSE), ("sliced", DENSE), ("offset", STORAGE)])
+PITCH = "return x.as_strided(x.shape, (x.stride(0), 1)).sum(-1) * 2"
+COLUMNS = "return x.as_strided(x.shape, (x.shape[1] * x.stride(1), x.stride(1))).sum(-1) * 2"
+
+
+@pytest.mark.parametrize(
+    ("layout", "body"),
+    [("transposed", DENSE), ("sliced", DENSE), ("offset", STORAGE), ("transposed", PITCH), ("sliced", COLUMNS)],
+)
 def test_inputs_read_as_if_they_were_dense_are_wrong(judge, tmp_path, layout, body):
     verdict = judged(judge, tmp_path, body, layout)
     assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output")
     assert isinstance(verdict.cells[0].outcome, Passed)
+
+
+def test_whoever_raises_on_one_way_of_slicing_is_not_wrong(judge, tmp_path):
+    body = "if x.storage_offset():\n    raise ValueError('no')\nreturn x.sum(-1) * 2"
+    assert judged(judge, tmp_path, body, "sliced").verdict == "passed"
 
 
 def test_who_raises_on_strided_inputs_declares_them_unsupported(judge, tmp_path):

@@ -229,9 +229,9 @@ class BoundCase:
 
     def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
         """The same call in the other variants of the case's layout, and mixed ones where several tensors are not
-        contiguous (``docs/correctness.md``). Empty for contiguous cases and for problem files.
+        contiguous (``docs/correctness.md``). Empty for contiguous cases.
         """
-        if self.problem is not None or self.case.layout == "contiguous":
+        if self.case.layout == "contiguous":
             return []
         call_layout, second, third, fourth = (self.call_layout(drawn, variant) for variant in range(4))
         others = [second, third]
@@ -245,8 +245,8 @@ class BoundCase:
         return [one for index, one in enumerate(every) if one not in every[:index]][1:]
 
     def native_is_right(self, drawn: Drawn, call_layout: CallLayout, device: Device | None = None) -> bool:
-        """Whether PyTorch itself is right on the drawn tensors in this layout, which it is not everywhere
-        (``docs/correctness.md``); on another device, if one is given.
+        """Whether the reference itself, in PyTorch, runs and is right on the drawn tensors in this layout, which it is
+        not everywhere (``docs/correctness.md``); on another device, if one is given (of operators).
 
         Raises:
             InfrastructureError: the device has too little memory.
@@ -254,24 +254,13 @@ class BoundCase:
         device = device or self.device
         args, grads = self.laid_out(drawn, call_layout, device)
         try:
+            if self.problem is not None:
+                return matches(self.problem.reference(args, self.weights or {}), drawn.expectation)
             where = reference.native_place(device)
             outputs = reference.native(self.task, self.case, args, grads or None, tf32=self.tf32, native_on=where)
         except UsageError:
             return False
         return matches([o.to(self.device.judge_device) for o in outputs], drawn.expectation)
-
-    def reference_takes(self, drawn: Drawn) -> bool:
-        """Whether a problem file's own reference runs, and is right, on the drawn arguments as the case lays them out.
-
-        Raises:
-            InfrastructureError: the device has too little memory.
-        """
-        args, _ = self.laid_out(drawn, self.call_layout(drawn), self.device)
-        try:
-            outputs = self.problem.reference(args, self.weights or {})
-        except UsageError:
-            return False
-        return matches(outputs, drawn.expectation)
 
     def laid_out(self, drawn: Drawn, call_layout: CallLayout, device: Device) -> tuple[list[Any], list[torch.Tensor]]:
         """(arguments, upstream gradients) as they lie in a window."""

@@ -187,7 +187,8 @@ class CellJudge:
 
     def _judge(self, case: Case) -> Outcome:
         bound, first = self._first_call(case)
-        if bound.problem is not None and case.layout != "contiguous" and not bound.reference_takes(first):
+        strided = bound.problem is not None and case.layout != "contiguous"
+        if strided and not bound.native_is_right(first, bound.call_layout(first)):
             raise NotJudgedError(f"{case.key}: the reference itself takes no {case.layout} inputs")
         if bound.problem is not None and case.distribution == "standard" and case.layout == "contiguous":
             self.weak += [finding for finding in void(bound) if finding not in self.weak]
