@@ -340,6 +340,16 @@ def test_approximations_to_two_to_the_minus_twenty_pass() -> None:
         assert verdict(function(x) * (1 + 2.0**-12 * torch.sin(1e4 * x)), expectation) == "precision_downgrade"
 
 
+def test_few_numbers_and_large_errors_say_nothing_of_a_type() -> None:
+    """A dropped tail or a variance of uneven groups was told as a narrower type."""
+    _, few = expected("sum", {"M": 3, "N": 500})
+    assert verdict(few.native[0] * torch.tensor([1.001, 0.999, 1.002]), few) != "precision_downgrade"
+    _, many = expected("exp", {"M": 40, "N": 70})
+    off = 1 + 0.03 * torch.sin(1e4 * many.native[0])
+    assert verdict(many.native[0] * off, many) != "precision_downgrade"
+    assert verdict(many.native[0] * (1 + (off - 1) / 8), many) == "precision_downgrade"
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Narrower arithmetic fails
 # --------------------------------------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ _BLOCK = 32
 """The shortest dim at whose end a block of a kernel may be partial."""
 _FITTED = 8
 """Rows with fewer numbers than this beyond those that are fitted, all together, fit anything."""
+_COARSEST = 2.0**-6
+"""Errors from this part of the output on are none that bfloat16 makes, whose numbers are off by 2^-9."""
 _LIMIT = 256
 """A power of two from here on, behind which all is wrong, may be the length of a table."""
 _NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
@@ -246,7 +248,7 @@ def _by_precision(got: torch.Tensor, expected: Expected, args: Sequence[Any], wr
     if int(torch.count_nonzero(wrong)) < _FEW * wrong.numel() and relative * bounds.scales.rms <= bounds.rms:
         return None  # single elements, in an output that is near enough as a whole
     off = int((difference.abs() * bounds.gain > bounds.local.view(own.shape) / 4).sum())
-    if not 4 * unit < relative < 2.0**-4 or off < 0.1 * own.numel():
+    if not 4 * unit < relative < _COARSEST or off < 0.1 * own.numel() or own.numel() < _FITTED:
         return None
     some = f"in {off} of {own.numel()} elements" if off < _MOST_OF * own.numel() else _ALL_OVER
     words = f"it has {SLUGS['precision_downgrade']}, {some} (relative rms error 2^{math.log2(relative):.1f})"

@@ -231,7 +231,7 @@ class Repeats:
                 if isinstance(outcome, Failed):
                     names = [spec.name for spec in bound.specs] or [f"argument {i}" for i in range(len(drawn.args))]
                     what = names[place] if place < len(names) else "the upstream gradient"
-                    return replace(outcome, message=f"{outcome.message}; only {what} had changed")
+                    return replace(outcome, message=f"{outcome.message}; the call before differed in {what} alone")
         return None
 
     def _other_plain(self, bound: BoundCase, args: Sequence[Any]) -> list[Any]:
