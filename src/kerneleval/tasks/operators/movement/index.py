@@ -71,7 +71,7 @@ def _bincount(x: Tensor, bins: int) -> Tensor:
 
 
 def _bincount_weighted(x: Tensor, weights: Tensor, bins: int) -> Tensor:
-    return torch.bincount(x, weights, bins)
+    return torch.bincount(x, weights, bins).to(weights.dtype)  # of nothing PyTorch's counts are int64
 
 
 def _sequence_of(position: Tensor, lengths: Tensor) -> Tensor:
