@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,54 @@ def test_some_rows_are_nothing_but_nan(name: str, kernel: Kernel) -> None:
     assert found
     assert {distribution for _, distribution in found} == {"nonfinite"}
     assert not wrong(name, find(name).reference, lambda _: True)
+
+
+def z_loss_by_blocks(logits: Tensor, targets: Tensor, factor: float) -> Tensor:
+    """NaN where the first 32 logits of a row are all -inf: -inf taken from -inf."""
+    most, total = logits.new_full((len(logits),), -math.inf), logits.new_zeros(len(logits))
+    for number, part in enumerate(logits.split(32, -1)):
+        larger = torch.maximum(most, part.amax(-1))
+        before = total * (most - larger).exp() if number else total
+        most, total = larger, before + (part - larger[:, None]).exp().sum(-1)
+    z = most + total.log()
+    return (z - logits.gather(1, targets[:, None])[:, 0] + factor * z * z).mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "finite"),
+    [
+        ("cross_entropy", True),
+        ("cross_entropy_weight", True),
+        ("cross_entropy_z_loss", True),
+        ("cross_entropy_label_smoothing", False),
+        ("cross_entropy_soft_targets", False),
+    ],
+)
+def test_a_mean_of_masked_rows_is_no_nan_in_most_contiguous_draws(name: str, finite: bool) -> None:
+    """It was NaN in all, from one row of nothing but -inf or with a NaN, so masked rows were not asked for at all."""
+    task = find(name)
+    found = {}
+    for layout in ("contiguous", "sliced"):
+        case = case_of(name, {"M": 60, "N": 100}, distribution="nonfinite", layout=layout)
+        draws = [drawn(task, case, seed)[0] for seed in range(60)]
+        assert all((args[0] == -math.inf).any() for args in draws)
+        found[layout] = [float(task.reference(*args)) for args in draws]
+    assert 40 < sum(not math.isnan(value) for value in found["contiguous"]) < 60
+    assert 0 < sum(not math.isnan(value) for value in found["sliced"]) < 20
+    assert all(math.isfinite(value) == finite for value in found["contiguous"] if not math.isnan(value))
+
+
+def test_a_mean_of_masked_rows_is_asked_for() -> None:
+    task, case = find("cross_entropy_z_loss"), case_of("cross_entropy_z_loss", {"M": 60, "N": 100})
+    case = replace(case, distribution="nonfinite")
+    found = []
+    for seed in range(20):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args, None)
+        assert isinstance(compare([task.reference(*args)], expectation), Match)
+        found.append(isinstance(compare([z_loss_by_blocks(*args)], expectation), Mismatch))
+    assert sum(found) > 12
+    assert not wrong("cross_entropy_z_loss", z_loss_by_blocks, plain)
 
 
 def to_all(grad: Tensor, x: Tensor) -> Tensor:

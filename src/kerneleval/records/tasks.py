@@ -198,13 +198,15 @@ sixteenth near the end of the range, integers in [low, high), integers over the 
 (``judge/windows/matrices.py``)."""
 
 
-Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "nan", "channels", "none"]
+Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:
 
 * ``ieee``: NaN and both infinities, because IEEE arithmetic defines what comes out;
 * ``limits``: the same, but nothing is asked where the reference makes NaN of an infinity: right kernels differ there;
 * ``masked``: minus infinity over parts of rows, as masks leave it, asked for like ``limits``;
 * ``masked_nan``: the same and NaN, rows of nothing but minus infinity among them;
+* ``masked_apart``: one of these two from call to call, and with the first no NaN in any argument, since a single row
+  that is NaN makes all of the task's outputs so (``define.py``);
 * ``nan``: NaN alone, because right kernels differ about infinities;
 * ``channels``: NaN alone, over whole channels (an index of the first two dims), because right kernels differ about
   neighbours that weigh next to nothing;

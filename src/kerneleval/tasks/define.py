@@ -201,10 +201,13 @@ class _Own:
         usual: Nonfinite = self.nonfinite if isinstance(self.nonfinite, str) else "ieee" if self.nonfinite else "none"
         tensors = [a for a in self.args if isinstance(a, Arg)]
         row = next((a for a in tensors if a.role == "data"), None) if not any(a.along for a in tensors) else None
+        single = not any(text.partition(":")[0].split() for text in self.out)
 
         def whole(arg: Arg) -> Arg:
             along = arg.shape.split()[-1] if self.rows and arg is row else arg.along
             arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along, extreme=arg.extreme or self.extreme)
+            if single and arg.nonfinite == "masked_nan":
+                arg = replace(arg, nonfinite="masked_apart")
             if self.epsilon and arg.role == "data":
                 arg = replace(arg, epsilon=self.epsilon, epsilon_backward=self.epsilon_backward)
             return replace(arg, differentiable=False) if no_backward else arg

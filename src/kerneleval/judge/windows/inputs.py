@@ -180,6 +180,8 @@ _LARGEST = 3
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _MEETING = (*_NONFINITE, 0.0, -0.0, 1.0)
 _NONFINITE_EACH = 4
+_RARELY = 8
+"""One in so many calls is of the other kind than its layout has (:func:`_apart`)."""
 _MISSING = 16
 """One in so many numbers is NaN in data of which some may be."""
 _MOST_EXPONENT = 400
@@ -233,6 +235,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
     if case.distribution not in DISTRIBUTIONS:
         raise UsageError(f"distribution {case.distribution!r} is unknown; {near(case.distribution, DISTRIBUTIONS)}")
     values: list[Any] = []
+    specs = _apart(specs, case, seed)
     for position, spec in enumerate(specs):
         if isinstance(spec, Scalar):
             values.append(spec.value)
@@ -271,6 +274,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
     match case.distribution:
         case "nonfinite":
             _meeting(specs, values, seed)
+            _open_targets(specs, values)
         case "standard":
             _even_rows(specs, values, seed)
             _at_borders(specs, values, seed)
@@ -279,6 +283,39 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _extreme(specs, values, case.distribution, seed)
     if case.distribution == "small_scale":
         _tiny_rows(specs, values, case.direction, seed)
+
+
+def _apart(specs: Sequence[Argument], case: Case, seed: int) -> Sequence[Argument]:
+    """The arguments with ``masked_apart`` decided for this call: where the layout is contiguous most calls have no NaN
+    and no row of nothing but -inf, elsewhere few.
+    """
+    apart = [spec for spec in specs if isinstance(spec, TensorSpec) and spec.nonfinite == "masked_apart"]
+    if not apart or case.distribution != "nonfinite":
+        return specs
+    rare = int(torch.randint(_RARELY, (), generator=stream(seed, "masked apart", "cpu"))) == 0
+    alone = (case.layout == "contiguous") != rare
+
+    def decided(spec: Argument) -> Argument:
+        if isinstance(spec, Scalar):
+            return spec
+        if spec in apart:
+            return spec if alone else replace(spec, nonfinite="masked_nan")
+        return replace(spec, nonfinite="none") if alone else spec
+
+    return [decided(spec) for spec in specs]
+
+
+def _open_targets(specs: Sequence[Argument], values: Sequence[Any]) -> None:
+    """Puts 0 at the place of each row of ``masked_apart`` that an index for each row names, where it is -inf: such a
+    row's loss is infinite, and so is the mean.
+    """
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.nonfinite == "masked_apart" and value.numel():
+            for other, places in zip(specs, values, strict=True):
+                if isinstance(other, TensorSpec) and other.role == "index" and other.shape == value.shape[:-1]:
+                    at = places[..., None].long()
+                    named = value.gather(-1, at)
+                    value.scatter_(-1, at, torch.where(named == -math.inf, torch.zeros_like(named), named))
 
 
 def _share_rows(x: torch.Tensor, y: torch.Tensor, generator: torch.Generator) -> None:
@@ -533,8 +570,8 @@ def _tied_largest(tensor: torch.Tensor, generator: torch.Generator) -> torch.Ten
 def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
     """Puts a few NaN and infinities at secret places, as ``TensorSpec.nonfinite`` says."""
     if spec.nonfinite.startswith("masked"):
-        _mask_out(tensor, generator, rows=spec.nonfinite == "masked")
-    if spec.nonfinite == "masked":
+        _mask_out(tensor, generator, rows=spec.nonfinite != "masked_nan")
+    if spec.nonfinite in ("masked", "masked_apart"):
         return
     if spec.nonfinite == "channels":
         channels = tensor.flatten(0, 1)
