@@ -88,11 +88,19 @@ third dim may have.
 _TALLER_BYTES = 64 << 20
 TALLEST = _TALLER + _TALLER // 16
 """Rows that any of these cases has at most."""
+_FEW_COLUMNS = 16
+"""Columns at most of such a case in a further dtype."""
 _LESS = 0.85
 """Factor by which a dim is made smaller until the case fits."""
 
 _KEYS = (300, 4000)
 """Keys of a single query."""
+_MANY_KEYS = (4097, 8191)
+"""And of a few: beyond what splits of a fixed number hold."""
+_FEW_QUERIES = 16
+"""So many are few, at most."""
+_SIDES = (256, 4096)
+"""Both sides of a matrix that few rows are multiplied by."""
 
 
 def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: int = 2) -> tuple[Case, ...]:
@@ -106,8 +114,8 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
     one; those of :func:`_unlike`; and those of :func:`_special`. In every other dtype one at the sizes of the
     first of these; a standard one, with smaller ones before it, and at its sizes later one in the first dtype, for
     what is kept by sizes alone; one under a secret distribution (small inputs where there is an epsilon that they
-    could show) and one of which some dims are thin. None for tasks with sizes of their own or at the shapes of models,
-    and none where a single case is judged.
+    could show) and one of which some dims are thin. In a secret one of these dtypes that of :func:`_lean`. None for
+    tasks with sizes of their own or at the shapes of models, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -117,6 +125,7 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
         if case.shape_category in SHAPE_CATEGORIES and exists(task, case.shape_category):
             groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
     taken = {case.dims for case in planned}
+    further = _further(groups)
     main: dict[Direction, str] = {}
     begun: dict[Direction, Case] = {}
     cases: list[Case] = []
@@ -134,6 +143,8 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
         cases += _with_smaller(task, found, fits, {case.dims for case in planned})
         if first:
             cases += _special(task, alike, categories, budget)
+        elif dtype == further.get(direction):
+            cases += _lean(task, alike, categories, budget)
         if first and "large" in categories:
             cases += _with_two_large(task, alike, categories, budget, large)
     fit = (c for c in again if within(task, c.direction, c.dtype, budget, c.dims_map))
@@ -304,21 +315,41 @@ def _group(
     return found
 
 
+def _further(groups: Collection[tuple[Direction, str]]) -> dict[Direction, str]:
+    """A secret one of the dtypes behind the first, for each direction that has more than one."""
+    every: dict[Direction, list[str]] = {}
+    for direction, dtype in groups:
+        every.setdefault(direction, []).append(dtype)
+    return {direction: _CHANCE.choice(dtypes[1:]) for direction, dtypes in every.items() if dtypes[1:]}
+
+
 def _special(task: Task, alike: Sequence[Case], categories: Sequence[str], budget: Budget) -> Iterator[Case]:
     """One case at each of the sizes at which kernels change their path, where the largest shapes were asked for."""
-    if next((c for c in ("large", "medium") if exists(task, c)), "small") not in categories:
+    if not _largest_asked(task, categories):
         return
     case = replace(alike[0], layout="contiguous", distribution="standard", shape_category=EDGE)
     less = Budget(memory_bytes=budget.memory_bytes // PART, flops=budget.flops // PART)
     fits, part = (functools.partial(within, task, case.direction, case.dtype, most) for most in (budget, less))
-    single = _decode(task, part) or _decode(task, fits)
     found = [
         *_beside_blocks(task, case.direction, fits),
         *_tall(task, budget.memory_bytes, fits, part),
-        *([single] if single else []),
+        *filter(None, (_decode(task, part) or _decode(task, fits), _decode(task, fits, few=True), _skinny(task, fits))),
     ]
     planned = {c.dims for c in alike}
     yield from (replace(case, dims=dims) for sizes in found if (dims := tuple(sizes.items())) not in planned)
+
+
+def _largest_asked(task: Task, categories: Sequence[str]) -> bool:
+    return next((c for c in ("large", "medium") if exists(task, c)), "small") in categories
+
+
+def _lean(task: Task, alike: Sequence[Case], categories: Sequence[str], budget: Budget) -> Iterator[Case]:
+    """One tall case of few columns, in a type in which there is no other."""
+    fits = functools.partial(within, task, alike[0].direction, alike[0].dtype, budget)
+    if _largest_asked(task, categories):
+        for dims in _tall(task, budget.memory_bytes, fits, fits, columns=_FEW_COLUMNS):
+            case = replace(alike[0], dims=tuple(dims.items()), layout="contiguous", distribution="standard")
+            yield replace(case, shape_category=EDGE)
 
 
 def _wanted(task: Task, alike: Sequence[Case], categories: Sequence[str], *, first: bool) -> list[tuple[str, str, str]]:
@@ -567,10 +598,13 @@ def _beside_blocks(task: Task, direction: Direction, fits: Fits) -> Iterator[dic
     yield from filter(None, kinds)
 
 
-def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits) -> Iterator[dict[str, int]]:
+def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits, *, columns: int = 0) -> Iterator[dict[str, int]]:
     """Sizes of which the rows, or else the first dim, are more than 4096; or more than 256 where they cannot be more.
     Another dim is of any size that fits, the rest are thin: a secret one beside more than 4096, within a part of the
     budget; each in turn beside fewer.
+
+    Args:
+        columns: the other dim has so many at most, and there are more than 4096 rows, an odd number; 0: as said.
     """
     scaled = [dim for dim in task.dims if dim.scaled]
     name = task.table.folded
@@ -581,15 +615,17 @@ def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits) -> Iterator[dic
     if name and memory_bytes >= _TALLER_BYTES:
         least = _TALLER
     others = [dim for dim in scaled if dim is not long]
-    if long.multiple_of > 1 or (long.high <= least and not name):
+    if long.multiple_of > 1 or (long.high <= least and not name) or (columns and least == _BATCH):
         return
     for filled in others if least == _BATCH else _CHANCE.sample(others, min(len(others), 1)):
         for trial in range(_TRIALS):
             thin = {dim.name: dim.least + _CHANCE.randint(1, _THIN) * dim.multiple_of for dim in others}
-            base = _base(task, trial) | thin | {long.name: least + _CHANCE.randint(1, least // 16)}
+            rows = least + _CHANCE.randrange(1, least // 16, 2 if columns else 1)
+            base = _base(task, trial) | thin | {long.name: rows}
             # of rows the others may be few; items are to be as large as they may
             lowest = max(2, filled.least)
             size = lowest * (max(lowest, filled.high) / lowest) ** (_CHANCE.random() if name else 1)
+            size = _CHANCE.randint(lowest, max(lowest, columns)) if columns else size
             limit = fits if least == _BATCH else part
             if trial >= _TRIALS // 2:  # the lowest of all dims may take more than a part
                 size, limit = lowest, fits
@@ -598,27 +634,78 @@ def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits) -> Iterator[dic
                 break
 
 
-def _decode(task: Task, fits: Fits) -> dict[str, int] | None:
+def _decode(task: Task, fits: Fits, *, few: bool = False) -> dict[str, int] | None:
     """Sizes of a single query over a few hundred or thousand keys, no multiple of 64: of the first dim, which the
     output has, the lowest, and of one that is summed over many; None: the task has no such dims.
+
+    Args:
+        few: up to 16 queries over more than 4096 keys instead.
     """
-    table = task.table
-    scaled = [dim for dim in task.dims if dim.scaled]
-    out = {name for arg in table.outputs for name in arg.shape.split()}
-    given = {name for arg in table.args if isinstance(arg, Arg) for name in arg.shape.split()}
-    summed = formula_names(table.reduction or "1", task.name)
-    many = [d for d in scaled if d.name in given & summed - out and d.high > _KEYS[1] and d.multiple_of == 1]
-    if table.folded or not many or (one := scaled[0]).name not in out:
+    low, high = _MANY_KEYS if few else _KEYS
+    many = [dim for dim in _summed(task) if dim.high > high and dim.multiple_of == 1]
+    if task.table.folded or not many or not _made_of_rows(task):
         return None
-    low, high = _KEYS
+    one = next(dim for dim in task.dims if dim.scaled)
     for trial in range(_TRIALS):
         dim = _CHANCE.choice(many)
-        size = int(low * (high / low) ** _CHANCE.random())
-        size += size % 64 == 0
-        dims = _base(task, trial) | {one.name: one.least, dim.name: size}
+        rows = _CHANCE.randint(one.least, max(one.least, _FEW_QUERIES)) if few else one.least
+        size = _no_block(int(low * (high / low) ** _CHANCE.random()))
+        dims = _base(task, trial) | {one.name: rows // one.multiple_of * one.multiple_of, dim.name: size}
         if task.allows(dims) and fits(dims):
             return dims
     return None
+
+
+def _skinny(task: Task, fits: Fits) -> dict[str, int] | None:
+    """Sizes of a product of up to 16 rows by a matrix of two sides of 256 or more, as large as fit, of which the one
+    that is summed over is no multiple of 64, where it need not be one; None: the task has no such dims.
+    """
+    scaled = [dim for dim in task.dims if dim.scaled]
+    made = {name for arg in task.table.outputs for name in _dims_in(task, arg)}
+    low, high = _SIDES
+    many = [dim for dim in _summed(task) if dim.high > low]
+    columns = [dim for dim in scaled[1:] if dim.name in made and dim not in many and dim.high > low]
+    if task.table.folded or not many or not columns or not _made_of_rows(task) or scaled[0].least > _FEW_QUERIES:
+        return None
+    for trial in range(_TRIALS):
+        pair = (_CHANCE.choice(columns), _CHANCE.choice(many))
+        few = {dim.name: _CHANCE.randint(1, _FEW_QUERIES if dim is scaled[0] else _THIN) for dim in scaled}
+        thin = {dim.name: max(dim.least, few[dim.name] // dim.multiple_of * dim.multiple_of) for dim in scaled}
+        sizes = [low * (min(high, dim.high) / low) ** _CHANCE.random() for dim in pair]
+        while max(sizes) > low:
+            steps = [int(max(low, size)) // dim.multiple_of for dim, size in zip(pair, sizes, strict=True)]
+            dims = _base(task, trial) | thin | {d.name: n * d.multiple_of for d, n in zip(pair, steps, strict=True)}
+            dims[pair[1].name] = _no_block(dims[pair[1].name], pair[1].multiple_of)
+            if min(dims[dim.name] for dim in pair) >= low and task.allows(dims) and fits(dims):
+                return dims
+            sizes = [size * _LESS for size in sizes]
+    return None
+
+
+def _no_block(size: int, multiple_of: int = 1) -> int:
+    """The size, or the next one that is no multiple of 64 where there are such."""
+    return size + multiple_of * (size % _BLOCK == 0 and multiple_of % _BLOCK > 0)
+
+
+def _dims_in(task: Task, arg: Arg) -> set[str]:
+    """The dims in a shape, those that a derived size of it is made of among them."""
+    derive = task.table.derive
+    names = arg.shape.split()
+    return {*names}.union(*(formula_names(str(derive[name]), name) for name in names if name in derive))
+
+
+def _summed(task: Task) -> list[Dim]:
+    """Scaled dims of the arguments that are summed over and that no output has."""
+    out = {name for arg in task.table.outputs for name in arg.shape.split()}
+    given = {name for arg in task.table.args if isinstance(arg, Arg) for name in _dims_in(task, arg)}
+    summed = formula_names(task.table.reduction or "1", task.name)
+    return [dim for dim in task.dims if dim.scaled and dim.name in given & summed - out]
+
+
+def _made_of_rows(task: Task) -> bool:
+    """Whether the outputs have the first of the scaled dims."""
+    first = next((dim.name for dim in task.dims if dim.scaled), "")
+    return any(first in arg.shape.split() for arg in task.table.outputs)
 
 
 def _base(task: Task, trial: int) -> dict[str, int]:
