@@ -140,6 +140,30 @@ def test_a_mean_of_masked_rows_is_asked_for() -> None:
     assert not wrong("cross_entropy_z_loss", z_loss_by_blocks, plain)
 
 
+def gated_in_chunks(q: Tensor, k: Tensor, v: Tensor, gate: Tensor) -> Tensor:
+    """By products of 16 steps at once: what comes later in a chunk has the weight 0, and 0 times NaN is NaN."""
+    state, outs, logs = 0.0, [], torch.nn.functional.logsigmoid(gate)
+    for qs, ks, vs, gates in zip(*(x.split(16, 2) for x in (q, k, v, logs)), strict=True):
+        total = gates.cumsum(2)
+        behind = torch.ones(qs.shape[2], qs.shape[2], dtype=torch.bool).tril()[..., None]
+        weights = torch.where(behind, total[:, :, :, None] - total[:, :, None], -math.inf).exp()
+        scores = (qs[:, :, :, None] * ks[:, :, None] * weights).sum(-1)
+        outs.append(scores @ vs + (qs * total.exp()) @ (state if outs else torch.zeros_like(ks.mT @ vs)))
+        last = total[:, :, -1:]
+        state = last.exp().mT * state + (ks * (last - total).exp()).mT @ vs
+    return torch.cat(outs, 2)
+
+
+def test_no_nan_is_asked_of_recurrences_that_are_computed_in_chunks() -> None:
+    kinds = ("nonfinite", "standard")
+    assert not wrong("gated_linear_attention", gated_in_chunks, lambda case: case.distribution in kinds)
+    for name in (
+        *("gated_linear_attention", "rwkv6_wkv", "delta_rule", "gated_delta_rule", "causal_linear_attention"),
+        *("mamba_chunk_scan", "selective_scan", "rwkv4_wkv", "rg_lru", "retention"),
+    ):
+        assert "nonfinite" not in find(name).distributions, name
+
+
 def to_all(grad: Tensor, x: Tensor) -> Tensor:
     return grad[:, None].expand_as(x)
 

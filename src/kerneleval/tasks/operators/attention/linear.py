@@ -1,6 +1,7 @@
 """Attention without a softmax: a state of each head, keys by values, that every step changes and every query reads.
 
-Everything is computed in fp32 at least. States are zero before the first step where none is given.
+Everything is computed in fp32 at least. States are zero before the first step where none is given. Recurrences get no
+NaN: kernels take several steps at once by masked products, in which 0 times the NaN of a later step is NaN.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ TASKS = (
         data("gate", "B H L D", slow=SLOW_GATE),
         each=6,
         rows=("long_memory",),
+        nonfinite=False,
     ),
     _heads(
         "rwkv6_wkv",
@@ -142,6 +144,7 @@ TASKS = (
         each=8,
         dims=(*_HEADS[:2], size("L", low=4, high=512), _HEADS[3], _VALUES),  # two steps do not depend on the decay
         gathered="B * L",
+        nonfinite=False,
     ),
     _heads(
         "delta_rule",
@@ -151,6 +154,7 @@ TASKS = (
         data("beta", "B H L"),
         over=(data("q", "B H L D"), data("k", "B H L D"), _QKV[2]),
         each=7,
+        nonfinite=False,
     ),
     _heads(
         "gated_delta_rule",
@@ -162,6 +166,7 @@ TASKS = (
         rows=("long_memory",),
         over=(data("q", "B H L D"), data("k", "B H L D"), _QKV[2]),
         each=8,
+        nonfinite=False,
     ),
     stepwise(
         "linear_attention_decode",
@@ -203,7 +208,7 @@ TASKS = (
         dims=(*_HEADS[:2], size("L", low=4, high=2048), fixed("D", low=4, high=128, multiple_of=4), _VALUES),
         flops="2 * B * H * L * L * (D + E + 1)",
         where=f"B * H * L * D * E > 0 and B * H * L * L <= {MOST_STATES}",
-        nonfinite=False,  # kernels that keep a state give no NaN of what comes later
+        nonfinite=False,
         complexity=3,
     ),
     _heads(

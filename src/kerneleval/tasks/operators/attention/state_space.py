@@ -177,6 +177,7 @@ TASKS = (
         reduction="L + N",
         gathered="max(B * L, D)",
         rows=("long_memory",),
+        nonfinite=False,  # as those of linear.py
         where=f"B * D * N > 0 and L > 1 and (B * D * L * N <= {MOST_STATES})",
         source="vllm",
         level=3,
@@ -252,6 +253,7 @@ TASKS = (
         reduction="L + N",
         gathered="H * (L + P)",
         rows=("long_memory",),
+        nonfinite=False,  # as those of linear.py
         forward_only=("long_memory",),  # gradients through so many steps take seconds
         where=f"B * K * S * H * P * N > 0 and B * H * L * (S + K + P * N // S) <= {MOST_STATES}",
         source="vllm",
@@ -274,6 +276,7 @@ TASKS = (
         reduction="L",
         gathered="B * L",
         rows=("long_memory",),
+        nonfinite=False,  # as those of linear.py
         forward_only=("long_memory",),  # as of mamba_chunk_scan
     ),
     stepwise(
@@ -297,6 +300,7 @@ TASKS = (
         (data("x", "B L D", along="L"), data("take", "B L D"), data("keep", "B L D"), data("rate", "D", slow=SLOW_LOG)),
         "B L D",
         rows=("long_memory",),
+        nonfinite=False,  # as those of linear.py
         dims=(size("B", high=32), size("L", high=2048), size("D", high=1024)),
         flops="20 * B * L * D",
         reduction="L",
