@@ -166,6 +166,7 @@ def test_a_claimed_state_is_one_or_the_candidate_does_not_load(answer: dict[str,
 def test_a_second_name_of_a_weight_needs_no_counterpart() -> None:
     weight, state = torch.ones(3), [("w", (3,), "float32")]
     assert match_state({"w": weight, "loss.w": weight.clone()}, state) == [("w", "w")]
+    assert match_state({"w": weight, "loss.w": weight.clone()}, [("other", (3,), "float32")]) == [("other", "w")]
     with pytest.raises(LoadFailed, match="no parameter or buffer for loss"):
         match_state({"w": weight, "loss.w": 2 * weight}, state)
 

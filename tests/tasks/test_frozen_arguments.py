@@ -207,18 +207,20 @@ def test_rows_that_are_alike_go_to_one_place(tmp_path):
 
 def test_flags_stay_and_numbers_in_order_stay_so(tmp_path):
     """A mask of 0.9 and 1.1 is none, and bins whose edges are in no order are not found by halving."""
-    inputs = "return [torch.rand(8, 9), torch.linspace(0, 2, 9), torch.eye(8), torch.rand(3, 8).cumsum(-1)]"
+    some = "torch.tensor([1.0, 0.0, 1.0])"
+    inputs = f"return [torch.rand(8, 9), torch.linspace(0, 2, 9), {some}, torch.rand(3, 8).cumsum(-1)]"
     init = (
         "self.register_buffer('edges', torch.linspace(-1, 1, 9))\n"
         "self.register_buffer('causal', torch.ones(8, 8).tril())\n"
         "self.register_buffer('bias', torch.zeros(8))"
     )
     problem = made(tmp_path, "return x + self.bias.sum() + self.causal.sum()", inputs, init)
+    problem.kept = problem.traits.frozen
     for seed in (1, 2):
-        for distribution in ("standard", "negative", "small_scale", "outlier"):
+        for distribution in ("standard", "negative", "small_scale", "outlier", "far_mean"):
             _, edges, flags, sums = problem.inputs(seed, distribution)
             assert bool((edges.diff() > 0).all()) and bool((sums.diff() >= 0).all())
-            assert len(flags.unique()) == 2
+            assert flags.tolist() == [1.0, 0.0, 1.0]
         weights = problem.weights(seed)
         assert bool((weights["edges"].diff() > 0).all()) and torch.equal(weights["causal"], torch.ones(8, 8).tril())
         assert len(weights["bias"].unique()) == 8
@@ -229,10 +231,10 @@ def test_flags_stay_and_numbers_in_order_stay_so(tmp_path):
 def test_what_keeps_away_from_zero_keeps_its_sign(tmp_path):
     inputs = "return [torch.rand(64), torch.rand(64) * 0.02 + 0.01, -1 - torch.rand(5)]"
     problem = made(tmp_path, "return x / more[0].sum()", inputs)
-    for distribution in ("negative", "small_scale", "tiny_scale", "outlier", "large_scale"):
+    for distribution in ("negative", "small_scale", "tiny_scale", "outlier", "large_scale", "far_mean"):
         plain, scales, below = problem.inputs(1, distribution)
         assert bool((scales > 0).all()) and bool((below < 0).all())
-        assert distribution == "large_scale" or bool((plain < 0).any())
+        assert distribution in ("large_scale", "far_mean") or bool((plain < 0).any())
 
 
 @pytest.mark.parametrize("forward", ["return x.masked_fill(more[0] == 0, 0)", "return x * more[0]"])
@@ -244,7 +246,15 @@ def test_ones_are_flags_where_the_file_takes_some(tmp_path, forward):
     assert set(problem.inputs(1, "redrawn")[1].unique().tolist()) == {0.0, 1.0}
 
 
-def test_ones_that_may_not_be_zero_are_made_to_vary(tmp_path):
-    task = read(write(tmp_path, "return x / more[0]", "return [torch.rand(8, 40), torch.ones(8, 40)]"))
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x / more[0]", "torch.ones(8, 40)"),
+        ("return x / (more[0] + more[1])", "torch.ones(8, 40), torch.ones(8, 40)"),
+        ("return x * more[0]", "torch.ones(40)"),
+    ],
+)
+def test_other_ones_are_made_to_vary(tmp_path, forward, inputs):
+    task = read(write(tmp_path, forward, f"return [torch.rand(8, 40), {inputs}]"))
     ones = task.build({}, "cpu").inputs(1)[1]
     assert 0.89 < float(ones.min()) < float(ones.max()) < 1.11

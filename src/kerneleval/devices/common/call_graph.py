@@ -48,7 +48,7 @@ class CallGraph:
         self._current: Callable[[], Any] = torch.cuda.current_stream
         self._graph: Any = None  # it owns the memory of what calls return
         self._whole = ctypes.c_void_p()
-        self._part = ctypes.c_void_p()  # what was launched last of some calls alone
+        self._part = ctypes.c_void_p()  # the instance of a part of the calls that was launched last
         self._nodes: list[list[int]] = []  # of each call, those that do its work
 
     def record(self, calls: Iterable[Callable[[], Any]]) -> list[Any]:
@@ -149,8 +149,9 @@ class CallGraph:
             for original in itertools.chain(*self._nodes[:start], *self._nodes[stop:]):
                 self._driver("cuGraphNodeFindInClone", ctypes.byref(node), ctypes.c_void_p(original), copy)
                 self._driver("cuGraphDestroyNode", node)
+            ready = self._instance(copy)
             self._forget(self._part)
-            self._part = self._instance(copy)
+            self._part = ready
         finally:
             self._driver("cuGraphDestroy", copy)
         return self._part

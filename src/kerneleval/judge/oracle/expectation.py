@@ -79,9 +79,9 @@ _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
 
 _FAR_RANDOM = 4096
-"""Terms of ``far_mean`` up to which they do not in problem files, whose lengths are not known: the digits in which they
-differ count in the sum. In one fp32 accumulator, terms 12,000 deviations from 0 are off by 11 units as rms at 4,096 and
-by 290 at 16,384; those of 1,000 deviations by 13 and 26, and by 145 at 262,144."""
+"""Terms that a sum of a problem file has at most under ``far_mean``, where its length is guessed. So many do not round
+alike: the digits in which they differ count in the sum. In one fp32 accumulator, terms 12,000 deviations from 0 are off
+by 11 units as rms at 4,096 and by 290 at 16,384; those of 1,000 deviations by 13 and 26, and by 145 at 262,144."""
 
 _TRUNCATED = 1 / 48
 """Tensor cores cut the accumulator after every eight terms of TF32 (sixteen of a half type): a product of K terms in
@@ -220,7 +220,7 @@ def floor_of(
 def _drifting(terms: int, case: Case, tolerance: Tolerance) -> int:
     """How many of the terms of a sum round alike."""
     if case.distribution == "far_mean" and tolerance.guessed:
-        return max(0, terms - _FAR_RANDOM)
+        return 0
     equal = case.distribution in ("constant", "far_mean") or case.layout == "expanded"
     return terms if equal or (tolerance.drifts and case.distribution == "outlier") else 0
 

@@ -282,6 +282,8 @@ class BoundCase:
                 refresh = "records"
             if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
                 refresh = "kept"
+            if position in traits.ordered & traits.frozen and refresh == "elements":
+                refresh = "kept"  # edges in no order are none
             written = position in self.problem.written
             if self.case.layout != "contiguous":
                 placed = self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant)

@@ -41,7 +41,7 @@ def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple
             continue
         match = next((entry for entry in left if entry[1] == tuple(weight.shape)), None)
         if match is None:
-            tied = any(weights[one].shape == weight.shape and torch.equal(weights[one], weight) for one in taken)
+            tied = any(weights[one].shape == weight.shape and torch.equal(weights[one], weight) for _, one in pairs)
             if (weight.is_floating_point() or weight.is_complex()) and weight.numel() > 0 and not tied:
                 missing.append(f"{name} {list(weight.shape)}")
             continue

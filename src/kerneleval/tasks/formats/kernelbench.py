@@ -129,7 +129,8 @@ def _findings(
         text = f"of one size in every case: {', '.join(fixed)}; a candidate may be wrong at every other one"
         found.append(Finding(check="shapes", level="warn", message=text))
     if safe.fell_out:
-        text = f"not judged on {', '.join(safe.fell_out)} inputs: the file itself raises there, or is not near fp64"
+        why = "the file itself raises there, is not near fp64, or selects among equal numbers"
+        text = f"not judged on {', '.join(safe.fell_out)} inputs: {why}"
         found.append(Finding(check="reference", level="info", message=text))
     if safe.tame:
         why = "the file raises there, is not near fp64, or chooses among equal numbers"

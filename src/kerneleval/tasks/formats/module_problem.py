@@ -25,7 +25,7 @@ from kerneleval.records import FAR_DEVIATION, FAR_MEANS, Form, NotJudgedError, O
 from kerneleval.tasks.formats.memory import Slow
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, own_settings, seeded
-from kerneleval.tasks.formats.redrawn import redrawn
+from kerneleval.tasks.formats.redrawn import are_ones, redrawn
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 
@@ -136,9 +136,8 @@ class ModuleProblem:
         """What it changes in ``Model``, by name: nothing that outputs depend on."""
         self.unsigned = frozenset(unsigned)
         """Those of :data:`SIGNED` whose factor is positive."""
-        self.kept = frozenset(kept or ())
-        """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others."""
-        self._knows_kept = kept is not None
+        self.kept = None if kept is None else frozenset(kept)
+        """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others; None: not known."""
         self.skewed: Mapping[int, Way] = {}
         """How draws of ``get_inputs()``, by number, come out under ``skewed``."""
         self.vary, self.vary_weights = vary, vary_weights
@@ -183,12 +182,12 @@ class ModuleProblem:
         args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._drawn(seed, distribution)]
         if distribution == "redrawn":
             generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
-            for index in sorted(traits.frozen - self.kept):
+            for index in sorted(traits.frozen - (self.kept or frozenset())):
                 other = redrawn(args[index], generator)
                 args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
-            if self._knows_kept and index not in self.kept and bool((args[index] == 1).all()):
+            if self.kept is not None and (are_flags(args[index]) or self._becomes_flags(index, args[index])):
                 continue
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
                 whole = index in traits.records
@@ -198,6 +197,11 @@ class ModuleProblem:
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
         return args
+
+    def _becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
+        """Whether it holds ones alone, in the place of which ``redrawn`` gives flags."""
+        assert self.kept is not None
+        return index not in self.kept and are_ones(tensor)
 
     def _distort(self, args: list[Any], distribution: str, generator: torch.Generator) -> None:
         """Give floating arguments the distribution, in their list."""
@@ -217,7 +221,8 @@ class ModuleProblem:
                 elif index in traits.structured | traits.records | traits.ordered:
                     continue
                 elif distribution == "far_mean":
-                    args[index] = _far_from_zero(value, self.far)
+                    far = _far_from_zero(value, self.far)
+                    args[index] = far.abs() * value.sign() if index in traits.positive else far
                 elif distribution == "outlier":
                     uneven = _uneven(value, next(ends), generator)
                     args[index] = uneven.abs() * value.sign() if index in traits.positive else uneven
@@ -479,8 +484,6 @@ def _varied(
         return _varied(tensor.float(), generator, inwards=inwards).clamp(-most, most).to(tensor.dtype)
     if not torch.any(tensor != 0):
         varied = tensor + 0.1 * _normal(tensor, generator)
-    elif are_flags(tensor) and not parts:
-        return tensor
     else:
         like = tensor[..., :1] if rows else tensor if parts else _movable(tensor)
         varied = torch.where(torch.isfinite(tensor), tensor * _factors(like, 0.1, generator), tensor)
@@ -489,6 +492,8 @@ def _varied(
 
 def are_flags(tensor: torch.Tensor) -> bool:
     """Whether its numbers are 0 and 1, of both some: a mask."""
+    if tensor.is_complex() or is_eight_bit(tensor):
+        return False
     return bool(((tensor == 0) | (tensor == 1)).all() and (tensor == 0).any() and (tensor == 1).any())
 
 
@@ -819,8 +824,8 @@ _FEW_VALUES = 16
 _ROWS = 64
 _SPARSE = 0.25
 _RECORD, _RECORDS = 8, 24
-_STEPS = 5
-"""Steps in one direction from which rows are in order by no chance: of 720 rows of six numbers two are."""
+_LOG_ORDERS = math.log(700)
+"""Logarithm of the orders that rows can have together from which on one of them is no chance: six numbers have 720."""
 _FROM_ZERO = 0.1
 """Part of the largest magnitude that numbers keep away from 0 if they are to have one sign."""
 
@@ -843,7 +848,7 @@ class InputTraits:
     frozen: frozenset[int]
     """They come out the same under every seed, bit by bit."""
     labels: frozenset[int]
-    """They take 16 different values at most: labels, signs, masks."""
+    """They take 16 different values at most, and have more elements, or are 0 and 1: labels, signs, masks."""
     structured: frozenset[int]
     """Their elements depend on one another: symmetric, a quarter or more of zeros (triangular, sparse), or rows that
     sum to 1. Exchanging single elements breaks that; scaling the whole tensor keeps the first two."""
@@ -869,7 +874,7 @@ class InputTraits:
         frozen = frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i]))
         return cls(
             frozen=frozen,
-            labels=frozenset(i for i, values in mine.items() if values.numel() > _FEW_VALUES >= len(values.unique())),
+            labels=frozenset(i for i, values in mine.items() if _labels(values) or are_flags(values)),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
             records=frozenset(i for i in mine if _in_records(args[i])),
             ordered=frozenset(i for i in mine if _ordered(args[i])),
@@ -934,11 +939,18 @@ def _in_records(tensor: torch.Tensor) -> bool:
     return len(rows) >= _RECORDS and bool((rows[:, :, None] < rows[:, None]).all(0).any())
 
 
+def _labels(values: torch.Tensor) -> bool:
+    return values.numel() > _FEW_VALUES >= len(values.unique())
+
+
 def _ordered(tensor: torch.Tensor) -> bool:
     """Whether all rows rise, or all fall, which is no chance."""
-    if not tensor.dim() or tensor.numel() - tensor.numel() // max(tensor.shape[-1], 1) < _STEPS:
+    if not tensor.dim() or not tensor.numel():
         return False
-    steps = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE].diff(dim=-1)
+    rows = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE]
+    if len(rows) * math.lgamma(rows.shape[1] + 1) < _LOG_ORDERS:
+        return False
+    steps = rows.diff(dim=-1)
     return bool((steps != 0).any() and ((steps >= 0).all() or (steps <= 0).all()))
 
 

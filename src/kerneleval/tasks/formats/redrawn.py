@@ -21,14 +21,14 @@ _CLOSED = -1000.0
 
 
 def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """Another tensor that is as valid; None: none is known (single elements, all of them equal, offsets, floating
-    numbers of eight bits).
+    """Another tensor that is as valid; None: none is known (single elements, equal integers, offsets, floating numbers
+    of eight bits).
 
-    Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values: 0 and 1, 1 alone,
-    or some 0 and others below -1000. Integers that are all different change places, and so do runs of consecutive ones
-    (positions). Sorted numbers of segments stay sorted, each in use; other sorted integers may be offsets, and stay.
-    All others are drawn from those of their line; where one number is negative, it marks what counts for nothing, and
-    stays where it is.
+    Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values: 0 and 1, 1 alone
+    in two or more dims, or some 0 and others below -1000. Integers that are all different change places, and so do runs
+    of consecutive ones (positions). Sorted numbers of segments stay sorted, each in use; other sorted integers may be
+    offsets, and stay. All others are drawn from those of their line; where one number is negative, it marks what counts
+    for nothing, and stays where it is.
     """
     if tensor.numel() < 2 or tensor.is_complex() or is_eight_bit(tensor):
         return None
@@ -38,7 +38,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if tensor.is_floating_point():
         values = tensor.unique()
         closing = 2 <= len(values) <= 16 and low < _CLOSED and high == 0
-        if high == 1 and (low == 1 or (low == 0 and len(values) == 2)):
+        if are_ones(tensor) or (high == 1 and low == 0 and len(values) == 2):
             closing, values = True, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device)
         return _mask(tensor, values, generator) if closing else None
     if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
@@ -54,6 +54,11 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if different(tensor):
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
+
+
+def are_ones(tensor: torch.Tensor) -> bool:
+    """Whether it holds ones alone, in two or more dims: a mask that hides nothing."""
+    return sum(size > 1 for size in tensor.shape) > 1 and bool((tensor == 1).all())
 
 
 def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

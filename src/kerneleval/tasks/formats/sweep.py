@@ -40,7 +40,10 @@ _NOT_A_SIZE = re.compile(
     r"growth|axis|factor",
     re.I,
 )
-_COUNTS = re.compile(r"(num|n|total|max)_?(patch|window)|(token|sample|channel|row|element|patch|key)(e?s)?_per_", re.I)
+_COUNTS = re.compile(
+    r"(?<![a-z])(num|n|total|max)_?(patch(es)?|windows?)(?!_?size)|(token|sample|channel|row|element|patch|key)(e?s)?_per_",
+    re.I,
+)
 """Names that say of how many something else is: of patches, of tokens in a group."""
 _HEADS = re.compile(r"head", re.I)
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
@@ -319,11 +322,10 @@ class _Selections(TorchDispatchMode):
 
 def _among_equals(given: torch.Tensor, taken: torch.Tensor, dim: int, largest: bool) -> bool:
     """Whether of the numbers taken along a dim two are equal, or one is equal to another that was not."""
-    if not taken.numel():
+    if not taken.dim() or not taken.numel():
         return False
-    if not largest:
-        given, taken = -given, -taken
-    several = (given >= taken.amin(dim, keepdim=True)).sum(dim) > taken.shape[dim]
+    last = taken.amin(dim, keepdim=True) if largest else taken.amax(dim, keepdim=True)
+    several = (given >= last if largest else given <= last).sum(dim) > taken.shape[dim]
     return bool(several.any()) or bool((taken.sort(dim).values.diff(dim=dim) == 0).any())
 
 
@@ -404,6 +406,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
+    problem.kept = problem.traits.frozen
     _limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)
@@ -428,6 +431,9 @@ def safe_distributions(surveys: Surveys) -> Safe:
     found = [name for name in offered if _defined(problem, name)]
     if "large_scale" in found and "topk" in made.operators and _selects_among_equals(problem):
         found.remove("large_scale")
+    if problem.traits.frozen and "redrawn" not in found:  # each argument alone was taken, and not all of them
+        problem.kept = problem.traits.frozen
+        same = _unchanging(problem)
     return Safe(
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
@@ -550,8 +556,13 @@ def _redraw(problem: ModuleProblem) -> list[int]:
         if all(takes(index, seed) for seed in _REDRAWN):
             found.add(index)
     problem.kept = frozen - found
-    first, last = (plain[seed] for seed in _REDRAWN)
-    return sorted(index for index in problem.kept if same_bits(first[index], last[index]))
+    return _unchanging(problem)
+
+
+def _unchanging(problem: ModuleProblem) -> list[int]:
+    """Positions of the arguments that ``redrawn`` leaves alone and that come out the same in every draw."""
+    first, last = (problem.inputs(seed) for seed in _REDRAWN)
+    return sorted(index for index in problem.kept or () if same_bits(first[index], last[index]))
 
 
 def _reorders(problem: ModuleProblem) -> bool:
