@@ -258,3 +258,12 @@ def test_other_ones_are_made_to_vary(tmp_path, forward, inputs):
     task = read(write(tmp_path, forward, f"return [torch.rand(8, 40), {inputs}]"))
     ones = task.build({}, "cpu").inputs(1)[1]
     assert 0.89 < float(ones.min()) < float(ones.max()) < 1.11
+
+
+@pytest.mark.parametrize(
+    ("added", "factor"), [("-1e4", 8), ("- 10000.0", 8), ("-1e9", 128), ("- 100001", 128), ("-1e40", 128)]
+)
+def test_scores_stay_below_what_hides_them(tmp_path, added, factor):
+    """Masks of flags and of such numbers are the same function as long as they hide."""
+    problem = made(tmp_path, f"return x {added}", "return [torch.rand(8, 9)]")
+    assert torch.equal(problem.inputs(3, "large_scale")[0], factor * problem.inputs(3)[0])

@@ -11,6 +11,7 @@ import copy
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
@@ -34,6 +35,10 @@ _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0, "
 taken off; beside the squares of the tiny ones an epsilon is all that counts. Signs are turned because most problems
 draw from [0, 1), where a ReLU is the identity and no activation meets its lower end; these are above -8. One factor for
 a whole tensor keeps it symmetric, triangular or sparse."""
+
+_HIDING, _BELOW_HIDING = re.compile(r"-\s*(1e[45]\b|10_?000(\.0*)?(?!\d))"), 8.0
+"""A number that hides what it is added to, unless scores are larger than it, and the factor of ``large_scale`` then: a
+kernel with a mask of flags is right beside scores of hundreds, and another function beside scores of 100,000."""
 
 _LARGE = ("large_scale", "negative", "outlier")
 """Those that leave decays as they are: differences of running sums of logarithms lose the digits of the sums, which is
@@ -231,6 +236,8 @@ class ModuleProblem:
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:
         factor = _SCALES[distribution]
+        if distribution == "large_scale" and _HIDING.search(self.file.text):
+            factor = _BELOW_HIDING
         if distribution == "tiny_scale" and dtype == torch.float16:
             factor = -_TINY_HALF
         return abs(factor) if distribution in self.unsigned else factor
