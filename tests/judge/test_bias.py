@@ -181,3 +181,35 @@ def test_half_of_the_values_off_are_no_repetition() -> None:
     off = torch.where(exact < exact.quantile(0.95), exact * 1.1, exact)
     assert isinstance(compare([exact.half()], expectation), Match)
     assert isinstance(compare([off.half()], expectation), Mismatch)
+
+
+def scaled_before(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    """Attention whose scores are rounded to the half type."""
+    root = math.sqrt(scale)
+    return torch.softmax((q * root) @ (k * root).transpose(-2, -1), -1) @ v
+
+
+@pytest.mark.parametrize(("dtype", "seeds"), [("float16", (35, 98, 105)), ("bfloat16", (109, 110))])
+def test_gradients_of_a_key_share_the_error_of_a_probability(dtype: str, seeds: tuple[int, ...]) -> None:
+    """Where one query has nearly all of a key, its gradient is one number times that query: 1 in 50 failed."""
+    task, case = find("attention"), case_of("attention", {"B": 1, "H": 1, "L": 8, "S": 84, "D": 112}, dtype, "backward")
+    for seed in seeds:
+        args, grads = drawn(task, case, seed)
+        assert grads is not None
+        args[3] = 0.16
+        expectation = reference.expect(task, case, args, grads)
+        found = compare(gradients(scaled_before, task, case, args, grads), expectation)
+        assert isinstance(found, Match), f"seed {seed}: {found.message}"
+
+
+def test_a_factor_in_many_rows_is_no_error_that_they_share() -> None:
+    dims = {"B": 2, "H": 4, "L": 40, "S": 90, "D": 64}
+    task, case = find("attention"), case_of("attention", dims, "float16", "backward")
+    args, grads = drawn(task, case)
+    expectation = reference.expect(task, case, args, grads)
+    for output, exact in enumerate(expectation.oracle):
+        outputs = [one.half() for one in expectation.oracle]
+        outputs[output] = (exact * 1.0007).half()
+        found = compare(outputs, expectation)
+        assert isinstance(found, Mismatch), output
+        assert (found.evidence["output"], found.evidence["rule"]) == (output, "bias")

@@ -495,7 +495,7 @@ class _Bias:
     scatter: float
     """rms of the errors."""
     together: float = 0.0
-    """Standard error of the means where elements of one value share their error."""
+    """Standard error of the means where elements of one value, or of one row or column, share their error."""
     size: float = 1.0
     """Mean magnitude, by that of all elements alike."""
 
@@ -547,12 +547,21 @@ def _without_ties(expected: Expected, output: torch.Tensor) -> _Bias:
     times = torch.bincount(number).double()
     share = (times.clamp(max=max(1.0, len(oracle) / _VALUES[output.dtype])) / times)[number]
     share, error = share / share.sum(), error.double() * bounds.gain
-    together = torch.bincount(number, weights=share * error)
-    along, shift = torch.dot(share * error, exact.sign().double()), torch.dot(share, error)
+    shifted, signed = share * error, share * error * exact.sign()
+    alike = [torch.bincount(number, weights=shifted)]
+    if bounds.length > 1:
+        alike += [sums for part in (shifted, signed) for sums in _along_dims(part.view(output.shape))]
     size = torch.dot(share, exact.abs().double()) * bounds.gain / max(bounds.scales.mean, 1e-30)
-    norm = torch.linalg.vector_norm(share.sqrt() * error)
-    figures = torch.stack([along, shift, norm, torch.linalg.vector_norm(together), size]).tolist()
-    return _Bias(along=figures[0], shift=figures[1], scatter=figures[2], together=figures[3], size=figures[4])
+    norms = [torch.linalg.vector_norm(t) for t in (share.sqrt() * error, *alike)]
+    along, shift, size, scatter, *together = torch.stack([signed.sum(), shifted.sum(), size, *norms]).tolist()
+    return _Bias(along=along, shift=shift, scatter=scatter, together=max(together), size=size)
+
+
+def _along_dims(errors: torch.Tensor) -> list[torch.Tensor]:
+    """The sums along each dim that has more than one element and leaves more than one sum. Gradients of one key share
+    what its probability is off by, in the ratio of a query's elements, where steps round to a half type.
+    """
+    return [errors.sum(dim) for dim, size in enumerate(errors.shape) if 1 < size < errors.numel()]
 
 
 # -- What is wrong ----------------------------------------------------------------------------------------------------
