@@ -577,6 +577,22 @@ def test_an_error_just_beyond_its_bound_is_told_from_it() -> None:
     assert _apart(0.5, 0.25, 3) == ("0.5", "0.25") and _apart(1.0, 1.0, 3) == ("1", "1")
 
 
+@pytest.mark.parametrize("count", [1, 5000])
+@pytest.mark.parametrize("size", [1e31, 1.8e37])
+def test_finite_errors_beyond_fp32_have_a_size(size: float, count: int) -> None:
+    """ "their relative rms error, inf, is within its own" was said of them."""
+    (x,), expectation = expected("gelu", {"M": 60, "N": 96})
+    wrong = expectation.native[0].clone()
+    wrong.view(-1)[:count] = size
+    result = compare([wrong], expectation)
+    assert isinstance(result, Mismatch)
+    assert result.evidence["rule"] == "rms"
+    assert result.evidence["relative_rms_error"] == pytest.approx(
+        size * math.sqrt(count / x.numel() / float(expectation.oracle[0].square().mean())), rel=1e-3
+    )
+    assert " inf" not in result.message and "within its own" not in result.message
+
+
 def test_whole_numbers_are_told_in_all_of_their_digits() -> None:
     """An int64 that was off by 11 read ``is -7.3727883e+09, expected -7.3727883e+09``."""
     assert _apart(-7372788309, -7372788298) == ("-7372788309", "-7372788298")

@@ -122,13 +122,13 @@ def bounded(
 
 def following(expected: Expected, upstream: int) -> Expected:
     """The bounds of a gradient that is computed from so many elements of the upstream gradients (0: an output): no more
-    of its errors are independent.
+    of its errors are independent, and those along a dim may be one.
     """
     bounds = expected.bounds
     if bounds is None or not upstream:
         return expected
     more = math.sqrt(max(1.0, bounds.independent / (bounds.length * upstream)))
-    return replace(expected, bounds=replace(bounds, common=bounds.common * more))
+    return replace(expected, bounds=replace(bounds, common=bounds.common * more, gradient=True))
 
 
 def _carrying(floors: torch.Tensor, count: int) -> float:

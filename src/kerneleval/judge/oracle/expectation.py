@@ -360,6 +360,8 @@ class Bounds:
     """Bound on the mean error of a half type, without what chance adds; infinite: it is not judged."""
     common: float
     """Standard error of that mean where the terms of each sum share a rounding error."""
+    gradient: bool = False
+    """Whether the elements along a dim may share the error of one upstream number."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
