@@ -261,7 +261,18 @@ def test_other_ones_are_made_to_vary(tmp_path, forward, inputs):
 
 
 @pytest.mark.parametrize(
-    ("added", "factor"), [("-1e4", 8), ("- 10000.0", 8), ("-1e9", 128), ("- 100001", 128), ("-1e40", 128)]
+    ("added", "factor"),
+    [
+        ("-1e4", 8),
+        ("- 10000.0", 8),
+        ("- 1.0e4", 8),
+        ("+ -65504.", 8),
+        ("- 50_000", 8),
+        ("- -torch.finfo(torch.float16).min", 8),
+        ("-1e9", 128),
+        ("- 8000", 128),
+        ("-1e40", 128),
+    ],
 )
 def test_scores_stay_below_what_hides_them(tmp_path, added, factor):
     """Masks of flags and of such numbers are the same function as long as they hide."""

@@ -36,9 +36,12 @@ taken off; beside the squares of the tiny ones an epsilon is all that counts. Si
 draw from [0, 1), where a ReLU is the identity and no activation meets its lower end; these are above -8. One factor for
 a whole tensor keeps it symmetric, triangular or sparse."""
 
-_HIDING, _BELOW_HIDING = re.compile(r"-\s*(1e[45]\b|10_?000(\.0*)?(?!\d))"), 8.0
-"""A number that hides what it is added to, unless scores are larger than it, and the factor of ``large_scale`` then: a
-kernel with a mask of flags is right beside scores of hundreds, and another function beside scores of 100,000."""
+_NEGATIVE = re.compile(r"-\s*(\d[\d_]*(?:\.\d*)?(?:[eE]\+?\d+)?)(?![\w.])")
+_HALF_END = re.compile(r"finfo\(\s*torch\.(?:half|float16)\s*\)\s*\.\s*min\b")
+_HIDING, _BELOW_HIDING = (9_000.0, 1_000_000.0), 8.0
+"""Magnitudes of negative numbers that hide what they are added to, unless scores are larger than them, and the factor
+of ``large_scale`` then: a kernel with a mask of flags is right beside scores of hundreds, and another function beside
+scores of 100,000."""
 
 _LARGE = ("large_scale", "negative", "outlier")
 """Those that leave decays as they are: differences of running sums of logarithms lose the digits of the sums, which is
@@ -236,7 +239,7 @@ class ModuleProblem:
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:
         factor = _SCALES[distribution]
-        if distribution == "large_scale" and _HIDING.search(self.file.text):
+        if distribution == "large_scale" and _hides(self.file.text):
             factor = _BELOW_HIDING
         if distribution == "tiny_scale" and dtype == torch.float16:
             factor = -_TINY_HALF
@@ -624,6 +627,12 @@ def _normal(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _factors(like: torch.Tensor, spread: float, generator: torch.Generator) -> torch.Tensor:
     uniform = torch.rand(like.shape, generator=generator, device=like.device, dtype=torch.float32)
     return (1 + spread * (2 * uniform - 1)).to(like.dtype)
+
+
+def _hides(text: str) -> bool:
+    """Whether a file has a negative number that hides scores, or names the end of float16."""
+    numbers = (float(found.replace("_", "")) for found in _NEGATIVE.findall(text))
+    return any(_HIDING[0] <= number <= _HIDING[1] for number in numbers) or bool(_HALF_END.search(text))
 
 
 def _subseed(seed: int, purpose: str) -> int:
