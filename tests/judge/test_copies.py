@@ -150,3 +150,9 @@ def test_outputs_of_every_type_are_looked_for(dtype: torch.dtype) -> None:
         assert copies(((bits,), False), out=out, given=given, whole=whole).are_all
         assert not copies(((X.clone(), X.double()), False), out=out, given=given, whole=whole).are_all
     assert not copies(((torch.ones(128, dtype=torch.bool),), False), out=torch.ones(128, dtype=torch.bool)).are_all
+
+
+@pytest.mark.filterwarnings("error")
+def test_integers_that_are_the_bits_of_a_signalling_nan_warn_of_nothing() -> None:
+    integers = torch.full((128,), 0x7FA00001, dtype=torch.int32)
+    assert not copies((integers, False)).are_all

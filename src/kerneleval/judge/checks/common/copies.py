@@ -102,7 +102,8 @@ class _Row:
     def numbers(self) -> Any:
         """As float64; other kinds may be the bits of floating numbers."""
         size = len(self.data) // 4 * 4
-        return np.frombuffer(self.data if self.type else self.data[:size], self.type or "f4").astype(np.float64)
+        with np.errstate(invalid="ignore"):  # such bits may be a signalling NaN
+            return np.frombuffer(self.data if self.type else self.data[:size], self.type or "f4").astype(np.float64)
 
     def holds(self, output: torch.Tensor) -> bool:
         """Whether it holds this output, element after element."""
