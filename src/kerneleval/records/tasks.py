@@ -273,6 +273,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     ties: str = ""
     """As ``Arg`` has it."""
+    step: float = 0.0
+    """As ``Arg`` has it."""
     along: tuple[int, ...] = ()
     """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard, and ``ordered`` makes
     it 0 where it is ``normal``."""
@@ -362,6 +364,9 @@ class Arg:
     ties: str = ""
     """Name of the argument by which it is divided before it is rounded. In half of the standard cases that is a power
     of two, and a quarter of the elements lie half way between two whole multiples of it, in every arithmetic."""
+    step: float = 0.0
+    """Data are whole multiples of it, or of its product with their scale: numbers that are not equal are so far apart
+    that their exponentials in fp32 are in the same order. 0: any numbers."""
     along: str = ""
     """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
     argument has any: the last dim of the first argument of role ``data``."""
@@ -417,6 +422,7 @@ class Arg:
             missing=self.missing,
             borders=self.borders,
             ties=self.ties,
+            step=self.step,
             along=self._places(sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             far=self.far,
@@ -435,8 +441,9 @@ class Plain:
     name: str
     value: Any = None
     formula: str = ""
-    among: tuple[int, ...] = ()
-    """Other whole numbers that it takes at secret sizes: ``value`` is not part of what the operator is. Empty: it is.
+    among: tuple[int | str, ...] = ()
+    """Other whole numbers, or formulas that give them, that it takes at secret sizes: its value is not part of what the
+    operator is. Empty: it is.
     """
 
     @property
@@ -444,12 +451,14 @@ class Plain:
         """What ``among`` promises: ``usually 2, or another whole number such as 0 or 9``; empty where there is none."""
         if not self.among:
             return ""
-        return f"usually {self.value}, or another whole number such as {min(self.among)} or {max(self.among)}"
+        ordered = sorted(self.among, key=lambda one: (isinstance(one, str), one))
+        return f"usually {self.formula or self.value}, or another whole number such as {ordered[0]} or {ordered[-1]}"
 
     def at(self, sizes: Sizes, dtype: str) -> Scalar:
         """The argument at given dims."""
         value = sizes.value(self.formula, self.name) if self.formula else self.value
-        return Scalar(name=self.name, value=value, among=self.among)
+        among = tuple(int(sizes.value(one, self.name, "among")) for one in self.among)
+        return Scalar(name=self.name, value=value, among=among)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,7 +146,7 @@ def mask(name: str, shape: str) -> Arg:
     return Arg(name=name, shape=shape, role="mask", values="bool", dtype="bool")
 
 
-def plain(name: str, value: Any = None, *, formula: str = "", among: Iterable[int] = ()) -> Plain:
+def plain(name: str, value: Any = None, *, formula: str = "", among: Iterable[int | str] = ()) -> Plain:
     """A number or flag, or a formula that gives one; ``among`` as ``Plain`` has it."""
     return Plain(name=name, value=value, formula=formula, among=tuple(among))
 
@@ -317,6 +317,7 @@ def _formulas(table: Table) -> Iterator[tuple[str, float | str]]:
         place = f"argument {arg.name}"
         if isinstance(arg, Plain):
             yield place, arg.formula or 0
+            yield from ((f"{place}: among", one) for one in arg.among)
         else:
             yield f"{place}: shape", product_text(arg.shape)
             yield f"{place}: fan_in", product_text(arg.fan_in)

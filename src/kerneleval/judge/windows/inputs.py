@@ -503,9 +503,15 @@ def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch
     """A contiguous data tensor, equal along a dim where the layout wants it so."""
     dims = expanded_dims(spec) if layout == "expanded" else ()
     if not dims:
-        return _data(spec, spec.shape, distribution, generator)
+        return _in_steps(spec, _data(spec, spec.shape, distribution, generator), distribution)
     reduced = tuple(1 if dim in dims else size for dim, size in enumerate(spec.shape))
-    return _data(spec, reduced, distribution, generator).expand(spec.shape).contiguous()
+    return _in_steps(spec, _data(spec, reduced, distribution, generator), distribution).expand(spec.shape).contiguous()
+
+
+def _in_steps(spec: TensorSpec, tensor: torch.Tensor, distribution: str) -> torch.Tensor:
+    """The tensor rounded to ``TensorSpec.step``."""
+    step = spec.step * (SMALL_SCALE if distribution == "small_scale" else 1.0)
+    return tensor.div_(step).round_().mul_(step) if step else tensor
 
 
 def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:

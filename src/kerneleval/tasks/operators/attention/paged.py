@@ -172,6 +172,7 @@ _APART = (data("keys", "V G W S lanes", common=SCORES_NEAR), data("values", "V G
 _TABLE = index("table", "B N", "V")
 _LENGTHS = index("lengths", "B", "N * S + 1", low=4, lengths=True)
 _SCALE = plain("scale", formula="D ** (-0.5)")
+_WINDOW = plain("window", formula="4 + N * S // 3", among=(2, "S + 1", "N * S", "2 * N * S"))
 _BATCH = (size("B", high=256), fixed("G", high=4), fixed("R", high=8), fixed("W", low=2, high=16))
 _CACHE = (size("V", low=2, high=2048), fixed("S", low=4, high=32, multiple_of=4))
 
@@ -238,7 +239,7 @@ TASKS = (
         "paged_attention_sliding_window",
         "out[b] = softmax(query[b] k^T * scale) v over the last keys of b alone, no more than window",
         _sliding_window,
-        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, plain("window", formula="4 + N * S // 3"), _SCALE),
+        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, _WINDOW, _SCALE),
     ),
     _paged(
         "paged_attention_sinks",

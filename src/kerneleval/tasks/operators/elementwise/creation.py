@@ -132,7 +132,7 @@ TASKS = (
         (whole("past", "B", 0, "max(K, 1)"),),
         "B L K: bool",
         *_EXTENT,
-        plain("window", formula="4 * S"),
+        plain("window", formula="4 * S", among=(1, 3, "K + 1")),
         dims=(*_SQUARE, fixed("S", high=16)),
         each=2,
         batch=True,

@@ -153,6 +153,12 @@ _BIAS = data("bias", "experts", differentiable=False)
 _FACTOR = plain("scale", 2.5)
 
 
+# Some kernels choose by the scores and others by what these are made from. So two of these are equal or far enough
+# apart, and none so large that all but one score are 0 or 1 in fp32.
+_STEP = 2.0**-10
+_OF_SCORES = ("large_scale", "outlier")
+
+
 def _gate(
     name: str, summary: str, reference: Any, each: int, *further: Arg | Plain, along: str = "experts", **more: Any
 ) -> Task:
@@ -166,13 +172,14 @@ def _gate(
         "flops": f"T * E * ({each} + K)",
         "where": "E >= K > 0",
         "relations": (resampling("token_resampling", {0: 0}, {0: 0, 1: 0}),),
+        "without": _OF_SCORES,
         **more,
     }
     return operator(
         name,
         "reduction",
         summary,
-        args=(data("gating", "T experts", along=along), *further),
+        args=(data("gating", "T experts", along=along, step=_STEP), *further),
         rows=("ordered",),
         reference=reference,
         reduction="experts",
@@ -291,6 +298,7 @@ TASKS = (
         along="T",
         out=("E K", "E K: int64"),
         where="T >= K > 0 and E > 1",
+        without=(*_OF_SCORES, "small_scale"),  # all are 1 / E, but for the sums of their rows
         relations=(permutation("expert_permutation", {0: 1}, {0: 0, 1: 0}),),
     ),
     operator(

@@ -92,7 +92,7 @@ TASKS = (
         _embedding_padding_idx,
         _WORDS,
         "B L D",
-        plain("padding_idx", formula="V // 3"),
+        plain("padding_idx", formula="V // 3", among=(0, 1, "V - 1")),
         dims=(size("V", low=4), size("D", high=2048), fixed("B"), size("L", high=4096)),
         **_WORD,
     ),

@@ -259,7 +259,7 @@ TASKS = (
         _roll,
         "M N",
         "M N",
-        plain("shift", formula="K"),
+        plain("shift", formula="K", among=("-1 - K", "N + K", "3 * N + 2")),
         dims=(*ROWS, fixed("K", high=64)),
         batch=True,
     ),

@@ -272,7 +272,7 @@ TASKS = (
         _slice_scatter,
         (data("x", "B M N"), data("source", "B K N")),
         "B M N",
-        plain("start", formula="(M - K) // 2"),
+        plain("start", formula="(M - K) // 2", among=(0, "M - K")),
         **_NUMBER,
     ),
     moved(
