@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -35,6 +37,14 @@ def test_structured_inputs_change_by_more_than_a_factor(shape: tuple[int, ...]) 
         ratios = (new / old)[old != 0]
         assert 0.63 < float(ratios.min()) < 0.85
         assert 0.9 < float(ratios.max()) < 1, "what is at most 1 stays so"
+
+
+def test_a_contiguous_twin_may_be_written_where_the_first_may() -> None:
+    """Files that write into an argument were rejected in every layout that is not contiguous."""
+    slot = replace(dense((6, 4), "float32"), strides=(1, 6), written=True, weight=True)
+    call = CallLayout(args=(slot,), grads=(), outputs=((slot.shape, slot.dtype),), wanted=(), dims={})
+    (twin,) = call.contiguous({0}).slots
+    assert twin.is_contiguous and twin == replace(slot, strides=(4, 1))
 
 
 def test_records_move_as_wholes() -> None:

@@ -488,13 +488,40 @@ def test_trained_weights_are_unlike_those_that_a_module_is_made_with(tmp_path):
         ("torch.rand(n, n)", False),
         ("torch.rand(n, n).triu()", True),
         ("(lambda a: a + a.T)(torch.rand(n, n))", True),
-        ("torch.rand(n, 30).softmax(-1)", True),
         ("torch.rand(n)", False),
     ],
 )
 def test_structure_is_seen(tmp_path, expression, structured):
     made = problem(tmp_path, model("return x", inputs=f"[{expression}]"), n=128)
     assert made.traits.structured == ({0} if structured else set())
+
+
+@pytest.mark.parametrize(
+    ("expression", "trait"),
+    [
+        ("torch.rand(n, 30).softmax(-1)", "normed"),
+        ("torch.rand(n, 30).softmax(-1).bfloat16()", "normed"),
+        ("F.normalize(torch.randn(n, 8), dim=-1)", "normed"),
+        ("torch.rand(n).softmax(0)", "normed"),
+        ("F.one_hot(torch.randint(0, 9, (n,)), 9).float()", "labels"),
+        ("torch.linalg.qr(torch.randn(n, 3, 3))[0]", "rigid"),
+        (
+            "F.pad(torch.linalg.qr(torch.randn(n, 3, 3))[0], (0, 1, 0, 1)) + torch.eye(4)[3:].T * torch.eye(4)[3:]",
+            "rigid",
+        ),
+        ("torch.randn(n, 3, 3)", ""),
+        ("torch.rand(n, 30)", ""),
+    ],
+)
+def test_rows_of_length_one_are_never_scaled(tmp_path, expression, trait):
+    """Kernels may rely on probabilities, directions and rotations: a loss by soft targets and the inverse of a pose
+    were rejected.
+    """
+    made = problem(tmp_path, model("return x", inputs=f"[{expression}]"), n=128)
+    assert {name for name in ("normed", "rigid", "labels") if 0 in getattr(made.traits, name)} >= {trait} - {""}
+    for distribution in ("large_scale", "small_scale", "negative", "outlier", "far_mean", "alike"):
+        same = torch.equal(made.inputs(3, distribution)[0], made.inputs(3)[0])
+        assert same == bool(trait), distribution
 
 
 @pytest.mark.parametrize(
@@ -1001,3 +1028,69 @@ def test_plain_floats_vary_beside_other_inputs(tmp_path):
     assert made.inputs(5, "large_scale")[1] == other[1]
     (found,) = made.reference(other, made.weights(1))
     assert torch.equal(found, other[0] * other[1])
+
+
+def test_rows_of_padding_stay_zero(tmp_path):
+    """No user's kernel meets another one: those that skip padding were rejected."""
+    init = "self.table = nn.Embedding(40, 6, padding_idx=3)\nself.other = nn.Embedding(40, 6)"
+    made = problem(tmp_path, model("return self.table(x) + self.other(x)", init, "[torch.randint(0, 40, (n, 4))]"))
+    for weights in (made.weights(5), made.weights(5, "trained")):
+        assert not weights["table.weight"][3].any() and weights["other.weight"].any(1).all()
+
+
+# Files of which no size was varied, or one that no candidate can take.
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def varied_sizes(folder: Path, text: str) -> list[dict[str, int]]:
+    return [dims for _, dims in variants(Surveys(ProblemFile(write(folder, text))))]
+
+
+def test_moments_that_begin_at_zero_leave_the_sizes_free(tmp_path):
+    """Noise in their place has no root, and all sizes fell out."""
+    text = model(
+        "more[0].mul_(0.9).addcmul_(x, x)\nreturn x / (more[0].sqrt() + 1)", inputs="[torch.randn(n), torch.zeros(n)]"
+    )
+    assert len(varied_sizes(tmp_path, text.replace("n = 6", "n = 600"))) > 2
+
+
+def test_a_name_that_bounds_random_integers_follows_its_table(tmp_path):
+    """The table alone was made smaller, and what indexed it was not: the file was refused."""
+    text = model("return self.table(x)", "self.table = nn.Embedding(vocab, 6)", "None").replace(
+        "self):", "self, vocab):", 1
+    )
+    text = text.replace("    return None", "    V, L = 200, 30\n    return [torch.randint(1, V, (8, L))]").replace(
+        "return []", "return [200]"
+    )
+    found = varied_sizes(tmp_path, text)
+    tables = [
+        (dims["get_init_inputs[0]"], dims["get_inputs[0]"]) for dims in found if dims["get_init_inputs[0]"] != 200
+    ]
+    assert tables and all(one == other for one, other in tables)
+
+
+def test_coordinates_stay_three(tmp_path):
+    """A kernel that reads x, y and z was given two of them."""
+    inputs = "[torch.rand(5, 120, 3), torch.rand((5, 40, 3))]"
+    file = ProblemFile(write(tmp_path, model("return torch.cdist(x, more[0])", inputs=inputs)))
+    assert sorted(literal.value for literal in file.literals.values()) == [5, 5, 40, 120]
+
+
+def test_no_size_cuts_a_fixed_number_of_outputs(tmp_path):
+    """Eight of five are five, and a kernel that writes eight was rejected."""
+    text = model("return x.sort(-1).values[:, : self.k]", "self.k = k", "[torch.rand(7, 120)]")
+    text = text.replace("self):", "self, k):", 1).replace("return []", "return [8]")
+    found = varied_sizes(tmp_path, text)
+    assert found and all(dims["get_inputs[1]"] >= dims.get("get_init_inputs[0]", 8) for dims in found)
+
+
+def test_the_fast_path_of_an_encoder_is_taken_in_double_too(tmp_path):
+    """It leaves zeros at padded places in eval mode; the oracle had numbers there."""
+    layer = "nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)"
+    init = f"self.encoder = nn.TransformerEncoder({layer}, 1)\nself.eval()"
+    inputs = "[torch.randn(3, 7, 16), torch.arange(7)[None] >= torch.tensor([[7], [4], [2]])]"
+    made = problem(tmp_path, model("return self.encoder(x, src_key_padding_mask=more[0])", init, inputs))
+    weights = made.weights(1)
+    (native,), (exact,) = made.reference(made.inputs(1), weights), made.oracle(made.inputs(1), weights)
+    assert exact.dtype == torch.float64 and not native[2, 2:].any()
+    assert largest(native - exact) < 1e-5

@@ -278,12 +278,14 @@ class BoundCase:
             refresh: Refresh = "scaled" if position in traits.structured else _refresh_of(arg)
             if refresh == "scaled" and position in traits.labels and shape[-2:-1] != shape[-1:]:
                 refresh = "rows"  # flags and one-hot rows stay such
-            if position in traits.records and refresh != "scaled":
-                refresh = "records"
+            if position in traits.records | traits.normed and refresh != "scaled":
+                refresh = "records" if len(shape) > 1 else "moved"
             if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
                 refresh = "kept"
-            if position in traits.ordered & traits.frozen and refresh == "elements":
-                refresh = "kept"  # edges in no order are none
+            if position in traits.rigid:
+                refresh = "kept"
+            if position in traits.ordered and refresh == "elements":  # edges in no order are none
+                refresh = "kept" if position in traits.frozen else "steps"
             written = position in self.problem.written
             if self.case.layout != "contiguous":
                 placed = self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant)

@@ -115,7 +115,7 @@ class CallLayout:
         """The same call with the tensors at these indices of :attr:`slots` contiguous."""
         return self._with_slots(
             [
-                replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
+                replace(slot, strides=contiguous_strides(slot.shape), offset=0, extent=math.prod(slot.shape))
                 if i in indices
                 else slot
                 for i, slot in enumerate(self.slots)

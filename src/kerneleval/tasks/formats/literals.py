@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -36,6 +37,9 @@ _NO_SIZES = re.compile(
 _NO_SIZE_NAMES = frozenset({"seed", "generator", "device", "low"})
 _AXES, _MOST_AXES = frozenset({"dim", "axis", "dims", "start_dim", "end_dim"}), 8
 """Names of axes, where the number is less: ``dim = 256`` is a size."""
+
+_COORDINATES = 4
+"""The largest last size that stands as a number among others and is what an element is made of."""
 
 _RANDOM = re.compile(r"randint(_like)?|integers|randrange|random_")
 
@@ -94,8 +98,42 @@ def find_literals(
         if isinstance(node, ast.expr):
             waiting += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
         numbers = dict.fromkeys(_numbers(node, "", _parameters(tree) if name == "get_init_inputs" else ()))
-        found.update({f"{name}[{i}]": literal for i, literal in enumerate(numbers)})
+        bounds = _bounds_alone(node)
+        for i, literal in enumerate(numbers):
+            found[f"{name}[{i}]"] = literal._replace(bound=literal.bound or literal.hint in bounds)
     return found
+
+
+def _bounds_alone(node: ast.AST) -> set[str]:
+    """Names of which nothing is made below a node but bounds of random integers."""
+    bounds = [
+        bound
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and _RANDOM.fullmatch(_called(call))
+        for bound in (*call.args, *(one.value for one in call.keywords if one.arg == "high"))
+        if not isinstance(bound, (ast.Tuple, ast.List))
+    ]
+    read, within = (
+        Counter(
+            name.id
+            for part in parts
+            for name in ast.walk(part)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)
+        )
+        for parts in ([node], bounds)
+    )
+    return {name for name, times in within.items() if times == read[name]}
+
+
+def _is_few(last: ast.expr, sizes: Sequence[ast.expr]) -> bool:
+    """Whether it is the last of several sizes, and no more than 4: coordinates, colours, quaternions."""
+    value = whole_number(last)
+    others = len(sizes) > 1 and last is sizes[-1] and whole_number(sizes[-2]) is not None
+    return others and value is not None and value <= _COORDINATES
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _numbers(node: ast.AST, hint: str, parameters: Sequence[str] = (), bound: bool = False) -> Iterator[Literal]:
@@ -109,16 +147,18 @@ def _numbers(node: ast.AST, hint: str, parameters: Sequence[str] = (), bound: bo
         for index, element in enumerate(node.value.elts):
             yield from _numbers(element, parameters[index] if index < len(parameters) else "")
     else:
+        shape = node.elts if isinstance(node, (ast.Tuple, ast.List)) and not parameters else []
         for name, child in _named(node, hint):
-            yield from _numbers(child, name, parameters, bound)
+            if not (isinstance(child, ast.expr) and _is_few(child, shape)):
+                yield from _numbers(child, name, parameters, bound)
 
 
 def _in_call(node: ast.Call) -> Iterator[Literal]:
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    called = _called(node)
     yield from _numbers(node.func, "")
     random, sizes = bool(_RANDOM.fullmatch(called)), not _NO_SIZES.fullmatch(called)
     for argument in node.args:
-        if sizes or whole_number(argument) is None:
+        if (sizes or whole_number(argument) is None) and not _is_few(argument, node.args):
             yield from _numbers(argument, "", bound=random and not isinstance(argument, (ast.Tuple, ast.List)))
     for keyword in node.keywords:
         yield from _numbers(keyword.value, keyword.arg or "", bound=random and keyword.arg == "high")

@@ -194,7 +194,7 @@ class ModuleProblem:
                 other = redrawn(args[index], generator)
                 args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
-        for index in sorted(traits.frozen):
+        for index in sorted(traits.frozen - traits.normed - traits.rigid):
             if self.kept is not None and (are_flags(args[index]) or self._becomes_flags(index, args[index])):
                 continue
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
@@ -220,7 +220,7 @@ class ModuleProblem:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
                 part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
                 args[index] = value * (0.8 + 0.15 * part)
-            elif is_float(value) and index not in traits.labels:
+            elif is_float(value) and index not in traits.labels | traits.normed | traits.rigid:
                 if distribution in _LARGE and index in self.gates:
                     continue
                 if distribution in _SCALES:
@@ -299,7 +299,8 @@ class ModuleProblem:
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
         factors, element by element, so that variances stay positive and masks stay masks: rows that are in order by
         one together, flags by none; zeros get noise. Of complex tensors that goes for the parts. Integers, and so
-        ``num_batches_tracked``, stay. All that is as far as the file takes it (:attr:`vary_weights`).
+        ``num_batches_tracked``, stay, and so do the padding rows of embeddings. All that is as far as the file takes it
+        (:attr:`vary_weights`).
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
@@ -320,7 +321,17 @@ class ModuleProblem:
                 if distribution == "trained" and name in self.parameters:
                     done[key] = _trained(tensor, done[key], generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
+        for name, row in self._padding:
+            changed[name][row] = state[name][row]
         return self._slowed(changed, distribution)
+
+    @functools.cached_property
+    def _padding(self) -> list[tuple[str, int]]:
+        """Weights of embeddings with the row that stands for padding: zeros that no gradient reaches."""
+        named = self._model.named_modules(remove_duplicate=False)
+        rows = [(f"{name}.weight" if name else "weight", getattr(part, "padding_idx", None)) for name, part in named]
+        weights = self._model.state_dict()
+        return [(name, row) for name, row in rows if type(row) is int and name in weights]
 
     def _slowed(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
@@ -440,6 +451,9 @@ class ModuleProblem:
                 fresh = self._build(0) if _holds_functions(model) else copy.deepcopy(model)
             if double:
                 fresh = fresh.double()
+                for part in fresh.modules():
+                    if isinstance(part, _FAST_PATHS):
+                        part.forward = _without_modes(part.forward)  # type: ignore[method-assign]
             fresh.load_state_dict(weights, strict=True)
         return fresh
 
@@ -821,6 +835,20 @@ class _Widen(TorchFunctionMode):
         return self._twins[id(tensor)][1]
 
 
+_FAST_PATHS = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+"""Modules that take another path under a mode: in eval mode it gives numbers where the fast one gives zeros, at places
+that padding masks hide. They hold no tensors but weights and arguments, which are in fp64 already."""
+
+
+def _without_modes(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def plainly(*args: Any, **options: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return forward(*args, **options)
+
+    return plainly
+
+
 @contextlib.contextmanager
 def in_double(*, halves: bool = True) -> Iterator[_Widen]:
     """The default dtype is fp64, and what the code inside does in fp32 is done in fp64, with ``halves`` also what it
@@ -842,6 +870,8 @@ _SPARSE = 0.25
 _RECORD, _RECORDS = 8, 24
 _LOG_ORDERS = math.log(700)
 """Logarithm of the orders that rows can have together from which on one of them is no chance: six numbers have 720."""
+_MOST_AXES = 16
+"""Rows of the largest matrix of which it is asked whether it is a rotation."""
 _FROM_ZERO = 0.1
 """Part of the largest magnitude that numbers keep away from 0 if they are to have one sign."""
 
@@ -866,8 +896,12 @@ class InputTraits:
     labels: frozenset[int]
     """They take 16 different values at most, and have more elements, or are 0 and 1: labels, signs, masks."""
     structured: frozenset[int]
-    """Their elements depend on one another: symmetric, a quarter or more of zeros (triangular, sparse), or rows that
-    sum to 1. Exchanging single elements breaks that; scaling the whole tensor keeps the first two."""
+    """Their elements depend on one another: symmetric, or a quarter or more of zeros (triangular, sparse). Exchanging
+    single elements breaks that; scaling the whole tensor does not."""
+    normed: frozenset[int]
+    """Their rows sum to 1 or have length 1: probabilities, directions. They move as wholes, and are never scaled."""
+    rigid: frozenset[int]
+    """They are rotations, with or without a shift beside them (4 x 4). They stay as they are drawn."""
     records: frozenset[int]
     """Their rows are few numbers of which two are in order throughout: boxes, intervals. They move as wholes."""
     ordered: frozenset[int]
@@ -892,6 +926,8 @@ class InputTraits:
             frozen=frozen,
             labels=frozenset(i for i, values in mine.items() if _labels(values) or are_flags(values)),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
+            normed=frozenset(i for i in mine if not are_flags(args[i]) and _normed(args[i])),
+            rigid=frozenset(i for i in mine if _rigid(args[i])),
             records=frozenset(i for i in mine if _in_records(args[i])),
             ordered=frozenset(i for i in mine if _ordered(args[i])),
             positive=frozenset(i for i in mine if i in other and i not in frozen and _one_sign(mine[i], other[i])),
@@ -984,6 +1020,25 @@ def _structured(tensor: torch.Tensor, values: torch.Tensor) -> bool:
         return False
     matrix = tensor.reshape(-1, *tensor.shape[-2:])[0]
     rows = matrix[:_ROWS].double()
-    if matrix.shape[0] == matrix.shape[1] and torch.equal(rows, matrix[:, :_ROWS].double().T):
-        return True
-    return bool(((rows.sum(-1) - 1).abs() < 1e-4).all())
+    return matrix.shape[0] == matrix.shape[1] and torch.equal(rows, matrix[:, :_ROWS].double().T)
+
+
+def _normed(tensor: torch.Tensor) -> bool:
+    if not tensor.dim() or tensor.shape[-1] < 2 or not tensor.numel():
+        return False
+    rows = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE].double()
+    room = _room(tensor)
+    return any(bool(((one - 1).abs() < room).all()) for one in (rows.sum(-1), rows.norm(dim=-1)))
+
+
+def _rigid(tensor: torch.Tensor) -> bool:
+    if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2] or not 2 <= tensor.shape[-1] <= _MOST_AXES:
+        return False
+    matrices = tensor.reshape(-1, *tensor.shape[-2:])[:_ROWS].double()
+    turns = [matrices, matrices[:, :3, :3]] if tensor.shape[-1] == 4 else [matrices]
+    return any(bool(((m @ m.mT - torch.eye(m.shape[-1]).to(m)).abs() < _room(tensor)).all()) for m in turns)
+
+
+def _room(tensor: torch.Tensor) -> float:
+    """How far from 1 a sum or a length of numbers of its type may be."""
+    return max(1e-4, 4 * torch.finfo(tensor.dtype).eps)
