@@ -178,7 +178,7 @@ def test_what_changes_no_output_is_not_redrawn(tmp_path):
 
 def test_positive_factors_are_taken_where_the_file_takes_no_negative_numbers(tmp_path):
     task = read(write(tmp_path, "return x / (more[0].sqrt() + 1e-8)", "return [torch.randn(9, 9), torch.rand(9, 9)]"))
-    assert task.distributions == ("standard", "large_scale", "small_scale", "tiny_scale")
+    assert task.distributions == ("standard", "large_scale", "small_scale", "tiny_scale", "padded")
     problem = task.build({}, "cpu")
     own = problem.inputs(1)
     for distribution, factor in (("small_scale", 1 / 16), ("tiny_scale", 2.0**-20)):
@@ -278,3 +278,36 @@ def test_scores_stay_below_what_hides_them(tmp_path, added, factor):
     """Masks of flags and of such numbers are the same function as long as they hide."""
     problem = made(tmp_path, f"return x {added}", "return [torch.rand(8, 9)]")
     assert torch.equal(problem.inputs(3, "large_scale")[0], factor * problem.inputs(3)[0])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Zeros, as padding leaves them
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "forward", ["F.normalize(x, dim=-1)", "x.sign()", "x / (x.abs().amax(-1, keepdim=True) + 1e-6)"]
+)
+def test_zeros_and_rows_of_zeros_come(tmp_path, forward):
+    """Kernels that divide by a norm without its epsilon passed."""
+    path = write(tmp_path, f"return {forward}", "return [torch.randn(8, 20, 40)]")
+    assert "padded" in read(path).distributions
+    given = made(tmp_path, f"return {forward}", "return [torch.randn(8, 20, 40)]").inputs(5, "padded")[0]
+    zero = given == 0
+    assert zero.all((1, 2)).any() and not zero.all((1, 2)).all(), "items"
+    assert zero.all(2).any() and (zero.any(2) & ~zero.all(2)).any(), "rows, and places in others"
+
+
+def test_both_ends_of_the_range_come(tmp_path):
+    """A histogram that leaves out 1 passed; rows that sum to 1 do so still."""
+    problem = made(
+        tmp_path, "return torch.histc(x, 8, 0, 1)", "return [torch.rand(40, 30), torch.rand(40, 9).softmax(1)]"
+    )
+    given, shares = problem.inputs(5, "padded")
+    assert (given == 1).any() and (given == 0).all(1).any()
+    assert (shares == 1).any(1).any() and torch.allclose(shares.sum(1), torch.ones(40))
+
+
+def test_no_zeros_come_where_the_file_takes_none(tmp_path):
+    for forward in ("x.log()", "x.sort(-1).values", "torch.relu(x)"):
+        assert "padded" not in read(write(tmp_path, f"return {forward}", "return [torch.rand(9, 9)]")).distributions

@@ -57,11 +57,26 @@ Vary = Literal["freely", "inwards", "never"]
 """How far arguments that a file gives alike under every seed, or weights, are varied: as :meth:`ModuleProblem.inputs`
 and :meth:`ModuleProblem.weights` say; within the range of their own numbers (:func:`_inwards`); or not at all."""
 
-DISTRIBUTIONS = (*_SCALES, "outlier", "alike", "far_mean", "sorted", "skewed", "redrawn", "long_memory", "trained")
+DISTRIBUTIONS = (
+    *_SCALES,
+    "outlier",
+    "alike",
+    "padded",
+    "far_mean",
+    "sorted",
+    "skewed",
+    "redrawn",
+    "long_memory",
+    "trained",
+)
 """Distributions beyond the file's own."""
 
 _ALIKE = 1.0 / 16.0
 """Under ``alike``, what is left of the rows' distance from one of them."""
+
+_PADDED_ROWS, _PADDED, _ENDS = 4, 8, 16
+"""Under ``padded``, one row in so many is zero, one is from a place on, one element in so many is elsewhere, and where
+all numbers are within [0, 1) one in so many is 1."""
 
 _OUTLIERS, _OUTLIER = 1e-3, 10.0
 """Under ``outlier``, this share of the elements is this many times as large."""
@@ -178,8 +193,9 @@ class ModuleProblem:
         ``long_memory`` is standard but for one argument or parameter (``memory.py``). ``trained`` is about weights.
         Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
         a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements
-        secret signs, and makes a few large, ``alike`` brings all rows near one of them, and ``far_mean`` takes a tensor
-        far from 0; what elements depend on one another stays as it is there.
+        secret signs, and makes a few large, ``alike`` brings all rows near one of them, ``padded`` makes some elements
+        and rows 0, and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is
+        there.
         Raises UsageError: get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
@@ -220,6 +236,8 @@ class ModuleProblem:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
                 part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
                 args[index] = value * (0.8 + 0.15 * part)
+            elif is_float(value) and index in traits.normed and distribution == "padded":
+                args[index] = _certain(value, generator)
             elif is_float(value) and index not in traits.labels | traits.normed | traits.rigid:
                 if distribution in _LARGE and index in self.gates:
                     continue
@@ -231,6 +249,8 @@ class ModuleProblem:
                 elif distribution == "far_mean":
                     far = _far_from_zero(value, self.far)
                     args[index] = far.abs() * value.sign() if index in traits.positive else far
+                elif distribution == "padded":
+                    args[index] = value if index in traits.positive else _padded(value, generator)
                 elif distribution == "outlier":
                     uneven = _uneven(value, next(ends), generator)
                     args[index] = uneven.abs() * value.sign() if index in traits.positive else uneven
@@ -612,6 +632,40 @@ def _far_from_zero(tensor: torch.Tensor, far: float) -> torch.Tensor:
     if not 0 < float(deviation) < math.inf:
         return tensor
     return (tensor - mean) * (FAR_DEVIATION / deviation) + far * FAR_DEVIATION
+
+
+def _padded(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Zeros at secret places and behind one in some rows, rows and items of zeros if there are several, and ones where
+    the numbers are from [0, 1).
+    """
+
+    def one_in(many: int, shape: Sequence[int], *, first: bool = False) -> torch.Tensor:
+        chosen = torch.randint(many, tuple(shape), generator=generator, device=tensor.device) == 0
+        if first:
+            chosen.view(-1)[torch.randint(chosen.numel(), (), generator=generator, device=tensor.device)] = True
+        return chosen
+
+    if tensor.dim() < 2 or not tensor.numel():
+        return tensor.masked_fill(one_in(_PADDED, tensor.shape), 0)
+    within = bool((tensor >= 0).all() & (tensor < 1).all())
+    zero = one_in(_PADDED, tensor.shape)
+    out = tensor.masked_fill(one_in(_ENDS, tensor.shape), 1) if within else tensor
+    rows = (*tensor.shape[:-1], 1)
+    behind = torch.randint(tensor.shape[-1], rows, generator=generator, device=tensor.device)
+    cut = one_in(_PADDED_ROWS, rows) & (torch.arange(tensor.shape[-1], device=tensor.device) > behind)
+    zero |= cut | one_in(_PADDED_ROWS, rows, first=True)
+    if tensor.dim() > 2 and tensor.shape[0] > 1:
+        items = one_in(_PADDED_ROWS, tensor.shape[:1], first=True)
+        zero |= items.view(-1, *(1,) * (tensor.dim() - 1))
+    return out.masked_fill(zero, 0)
+
+
+def _certain(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with some rows that are 1 at a secret place and 0 elsewhere: they sum to 1, and their length is 1."""
+    shape = (*tensor.shape[:-1], 1)
+    place = torch.randint(tensor.shape[-1], shape, generator=generator, device=tensor.device)
+    rows = torch.randint(_PADDED_ROWS, shape, generator=generator, device=tensor.device) == 0
+    return torch.where(rows, torch.zeros_like(tensor).scatter(-1, place, 1), tensor)
 
 
 def _near_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

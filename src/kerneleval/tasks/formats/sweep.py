@@ -499,6 +499,12 @@ _EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log
 ``exp(x) - 1`` is no ``expm1(x)``."""
 
 
+_COMPARISONS = frozenset(
+    ("gt", "ge", "lt", "le", "eq", "ne", "sgn", "heaviside", "max", "amax", "log1p", "xlogy", "special_entr",
+     "special_xlog1py")
+)  # fmt: skip
+"""Beside steps and what has an epsilon, operators for which 0, or the end of the range, is a number of its own."""
+
 _CENTRED = re.compile(r"(batch|layer|group|instance)_norm|^(var|std)(_mean)?$|^(_batch_norm|cov|cdist|_cdist)|pairwise")
 _DIFFERENCES = frozenset(("sub", "rsub", "addcdiv", "lerp"))
 _SUMS = frozenset(("sum", "mean", "linalg_vector_norm", "norm"))
@@ -512,6 +518,9 @@ def _may_have(made: Survey, distribution: str) -> bool:
     if distribution == "tiny_scale":
         epsilon = bool(operators & _EPSILONS) or any("norm" in name for name in operators)
         return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
+    if distribution == "padded":
+        told = operators & (_EPSILONS | _STEPS | _COMPARISONS) or any("norm" in name for name in operators)
+        return bool(ranks) and bool(told) and not operators & _CHOICES
     if distribution == "sorted":
         return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
     if distribution == "far_mean":
