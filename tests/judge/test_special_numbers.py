@@ -5,6 +5,7 @@ of the range. Each is right at other numbers, is found in the quick tier, and ha
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -335,9 +336,11 @@ def test_a_long_row_has_a_nan(name: str) -> None:
     assert not wrong(name, functools.partial(kernel, keeps=True), lambda _: True)
 
 
-def from_a_finite_number(name: str, *args: Any) -> Tensor:
+def from_a_finite_number(name: str, *args: Any) -> Any:
     """The operator with searches that start at the lowest or the largest finite number."""
     out = find(name).reference(*args)
+    if isinstance(out, tuple):
+        return torch.where(out[0] == -math.inf, torch.finfo(out[0].dtype).min, out[0]), *out[1:]
     most = torch.finfo(out.dtype).max
     if re.search("min", name):
         return torch.where(out == math.inf, most, out)
@@ -350,7 +353,7 @@ def from_a_finite_number(name: str, *args: Any) -> Tensor:
         *("amax", "amin", "amax_dim0", "amin_middle", "cummin", "cummax", "cummax_middle"),
         *("max_pool1d", "max_pool2d", "max_pool2d_ceil", "max_pool3d", "min_pool2d", "embedding_bag_max"),
         *("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "global_max_pool", "global_max_pool1d"),
-        *("scatter_amax", "scatter_amin", "index_reduce_amax"),
+        *("fractional_max_pool2d", "max_pool2d_with_indices", "scatter_amax", "scatter_amin", "index_reduce_amax"),
     ],
 )
 def test_searches_that_start_at_a_finite_number_meet_infinities_alone(name: str) -> None:
@@ -411,6 +414,103 @@ def test_of_sums_none_gets_infinities() -> None:
     for task in found:
         arguments = [arg for arg in task.table.args if isinstance(arg, Arg) and arg.role == "data"]
         assert not {arg.nonfinite for arg in arguments} & {"ieee", "limits"}, task.name
+
+
+def log_running_sums(x: Tensor, *, held: bool = True) -> Tensor:
+    """One element after the other, with the sum held against the largest so far; which may be -inf."""
+    wider = x.float()
+    most, total, sums = torch.full_like(wider[:, 0], -math.inf), torch.zeros_like(wider[:, 0]), []
+    for column in wider.unbind(-1):
+        larger = torch.maximum(most, column)
+        base = torch.where(larger == -math.inf, 0, larger) if held else larger
+        total = total * (most - base).exp() + (column - base).exp()
+        most = larger
+        sums.append(most + total.log())
+    return torch.stack(sums, -1).to(x.dtype)
+
+
+def log_sums_of_blocks(x: Tensor, *, held: bool = True) -> Tensor:
+    """PyTorch's in blocks of 64, added to what is before; of which nothing is left where both are -inf."""
+    parts: list[Tensor] = []
+    for block in x.float().split(64, -1):
+        part = torch.logcumsumexp(block, -1)
+        if parts:
+            before = parts[-1][:, -1:]
+            most = torch.maximum(before, part)
+            base = torch.where(most == -math.inf, 0, most) if held else most
+            part = base + ((before - base).exp() + (part - base).exp()).log()
+        parts.append(part)
+    return torch.cat(parts, -1).to(x.dtype)
+
+
+@pytest.mark.parametrize("kernel", [log_running_sums, log_sums_of_blocks])
+def test_rows_of_a_log_sum_begin_with_minus_infinity(kernel: Callable[..., Tensor]) -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        found = wrong("logcumsumexp", functools.partial(kernel, held=False), lambda _: True, dtype)
+        assert ("contiguous", "nonfinite") in found
+        assert {distribution for _, distribution in found} == {"nonfinite"}
+        assert not wrong("logcumsumexp", kernel, lambda case: case.distribution == "nonfinite", dtype)
+        assert not wrong("logcumsumexp", find("logcumsumexp").reference, lambda _: True, dtype)
+
+
+def best_beams(scores: Tensor, logprobs: Tensor, *, marks: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """One after the other. What is taken is kept apart, or marked by -inf, which it may be taken for again."""
+    total = (scores.float()[..., None] + logprobs.float()).flatten(1)
+    left, number, values, taken = torch.ones_like(total, dtype=torch.bool), total.shape[1], [], []
+    for _ in range(scores.shape[1]):
+        most = total.masked_fill(~left, -math.inf).amax(-1, keepdim=True)
+        same = total.masked_fill(~left, -math.inf) == most if marks else left & (total == most)
+        place = torch.where(same, torch.arange(number), number).amin(-1, keepdim=True)
+        left = left.scatter(-1, place, False)
+        values.append(most)
+        taken.append(place)
+    found, words = torch.cat(taken, -1), logprobs.shape[-1]
+    return torch.cat(values, -1).to(scores.dtype), found // words, found % words
+
+
+def best_of_each_beam(scores: Tensor, logprobs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The best of each beam first, then the best of these."""
+    ordered, word = torch.sort(scores.float()[..., None] + logprobs.float(), dim=-1, descending=True, stable=True)
+    count = min(scores.shape[1], logprobs.shape[-1])
+    best, place = torch.sort(ordered[..., :count].flatten(1), dim=-1, descending=True, stable=True)
+    place = place[:, : scores.shape[1]]
+    words = word[..., :count].flatten(1).gather(1, place)
+    return best[:, : scores.shape[1]].to(scores.dtype), place // count, words
+
+
+def test_some_steps_have_fewer_tokens_than_beams() -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        found = wrong("beam_search_step", functools.partial(best_beams, marks=True), lambda _: True, dtype)
+        assert {distribution for _, distribution in found} == {"nonfinite"}
+        for honest in (best_beams, best_of_each_beam, find("beam_search_step").reference):
+            assert not wrong("beam_search_step", honest, lambda case: case.distribution == "nonfinite", dtype)
+
+
+def pool_with_places(x: Tensor, kernel: int, stride: int, padding: int, *, found: bool = True) -> tuple[Tensor, Tensor]:
+    """From -inf on, one element of each window after the other. Where none is larger, the place is that of the first
+    one inside, or 0.
+    """
+    height, width = x.shape[2:]
+    rows, columns = (torch.arange((n + 2 * padding - kernel) // stride + 1) * stride - padding for n in (height, width))
+    best = torch.full((*x.shape[:2], len(rows), len(columns)), -math.inf, dtype=x.dtype)
+    start = rows.clamp(min=0)[:, None] * width + columns.clamp(min=0)
+    place = (start if found else torch.zeros_like(start)).expand(best.shape)
+    for i, j in itertools.product(range(kernel), repeat=2):
+        row, column = (rows + i)[:, None], columns + j
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        own = x[:, :, row.clamp(0, height - 1), column.clamp(0, width - 1)]
+        larger = inside & (own > best)
+        best, place = torch.where(larger, own, best), torch.where(larger, row * width + column, place)
+    return best, place
+
+
+def test_places_of_windows_of_nothing_but_minus_infinity() -> None:
+    name = "max_pool2d_with_indices"
+    for dtype in find(name).dtypes:
+        found = wrong(name, functools.partial(pool_with_places, found=False), lambda _: True, dtype)
+        assert {distribution for _, distribution in found} == {"nonfinite"}
+        assert not wrong(name, pool_with_places, lambda _: True, dtype)
+        assert not wrong(name, find(name).reference, lambda _: True, dtype)
 
 
 def round_by_adding(x: Tensor, *, held: bool) -> Tensor:

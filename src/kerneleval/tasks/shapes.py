@@ -252,7 +252,8 @@ class _Planner:
         for i, (distribution, layout) in enumerate(self._others() if places else ()):
             if (distribution, layout) == ("nonfinite", "contiguous") and (long := self._long_not_finite()):
                 cases.append(self._case(EDGE, long, layout, distribution))
-                continue
+                if not self._masked:  # of masked rows also many, for all forms to come
+                    continue
             for place in range(len(places)):  # from place to place, until the case is a new one
                 category, use = places[(i + place) % len(places)]
                 case = self._case(category, self._dims(category, use), layout, distribution)
@@ -285,11 +286,14 @@ class _Planner:
         return {name: min(size, _MOST_IN_HALF) for name, size in dims.items()}
 
     def _long_not_finite(self) -> dict[str, int] | None:
-        """A few long rows for NaN, if the task names its rows; masked rows are many instead, for all forms to come."""
-        arguments = [arg for arg in self.task.table.args if isinstance(arg, Arg)]
-        if not any(arg.along for arg in arguments) or any(arg.nonfinite.startswith("masked") for arg in arguments):
-            return None
-        return self._long()
+        """A few long rows for what is not finite, if the task names its rows."""
+        named = any(isinstance(arg, Arg) and arg.along for arg in self.task.table.args)
+        return self._long() if named else None
+
+    @property
+    def _masked(self) -> bool:
+        """Whether parts of rows are minus infinity under ``nonfinite``."""
+        return any(isinstance(arg, Arg) and arg.nonfinite.startswith("masked") for arg in self.task.table.args)
 
     def _in_turn(self, dims: dict[str, int]) -> Iterator[dict[str, int]]:
         """So many lengths of a row that all structures of ``binned`` data come: where the sizes say which one is the

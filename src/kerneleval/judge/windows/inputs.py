@@ -576,7 +576,8 @@ def _tied_largest(tensor: torch.Tensor, generator: torch.Generator) -> torch.Ten
 def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
     """Puts a few NaN and infinities at secret places, as ``TensorSpec.nonfinite`` says."""
     if spec.nonfinite.startswith("masked"):
-        _mask_out(tensor, generator, rows=spec.nonfinite != "masked_nan")
+        long = tensor.flatten(-len(spec.along)) if len(spec.along) > 1 else tensor  # rows of several dims, a view
+        _mask_out(long, generator, rows=spec.nonfinite != "masked_nan")
     if spec.nonfinite in ("masked", "masked_apart"):
         return
     if spec.nonfinite == "channels":

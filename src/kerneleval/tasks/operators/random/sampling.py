@@ -366,7 +366,7 @@ TASKS = (
         "out0 = the W largest of scores[b, w] + logprobs[b, w, n], the largest first, out1 = their w, out2 = their n; "
         "the first of equal ones",
         dims=(size("B", high=256), fixed("W", low=2), size("N", low=4)),
-        args=(data("scores", "B W"), data("logprobs", "B W N", along="W N")),
+        args=(data("scores", "B W", nonfinite="masked"), data("logprobs", "B W N", along="W N", nonfinite="masked")),
         rows=("ordered",),
         out=("B W", "B W: int64", "B W: int64"),
         reference=_beam_search_step,

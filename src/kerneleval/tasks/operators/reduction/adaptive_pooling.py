@@ -119,10 +119,10 @@ _FRACTION: Any = {
         "H": "S * U + K",
         "W": "S * V + K",
     },
-    "over": (data("x", "B C H W"), whole("samples", "B C two", 0, 8, dtype="int64")),
+    "over": (data("x", "B C H W", along="H W"), whole("samples", "B C two", 0, 8, dtype="int64")),
     **EXTREME,
     "dtypes": ("float32", "float64"),
-    "nonfinite": False,
+    "nonfinite": "infinite",
 }
 _FRACTION_ARGS = (plain("kernel", formula="K"), plain("height", formula="P"), plain("width", formula="Q"))
 

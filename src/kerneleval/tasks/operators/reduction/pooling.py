@@ -130,7 +130,9 @@ def pooled(
         more: as ``define.operator`` takes it.
     """
     shapes = outputs or (f"B C {out}",)
-    rows = own if more.get("nonfinite") is True else ""  # whole channels, and so windows, that are not finite
+    rows = (
+        own if more.get("nonfinite") in (True, "infinite") else ""
+    )  # whole channels, and so windows, that are not finite
     args = tuple(over) or (data("x", f"B C {own}", along=rows),)
     every, whole_batch = dict.fromkeys(range(len(shapes)), 0), dict.fromkeys(range(len(args)), 0)
     settings: dict[str, Any] = {
@@ -299,7 +301,7 @@ TASKS = (
         *_WINDOW,
         outputs=("B C P Q", "B C P Q: int64"),
         derive=_across("H W", "P Q"),
-        **{**EXTREME, "nonfinite": False},  # of several NaN the last
+        **{**EXTREME, "nonfinite": "infinite"},  # of several NaN the last
     ),
     pooled(
         "min_pool2d",
