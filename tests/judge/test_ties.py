@@ -54,9 +54,10 @@ def test_ties_go_to_even_numbers(name: str, dtype: str) -> None:
     assert max(passed.values()) < DRAWS, passed
 
 
-def test_eight_bit_ties_go_to_even_numbers() -> None:
+@pytest.mark.parametrize("name", ["scaled_fp8_quant", "convert_fp8"])
+def test_eight_bit_ties_go_to_even_numbers(name: str) -> None:
     """Of which the last of three digits is 0."""
-    task, case = find("scaled_fp8_quant"), case_of("scaled_fp8_quant", {"M": 40, "N": 300})
+    task, case = find(name), case_of(name, {"M": 40, "N": 300})
     passed = 0
     for seed in range(DRAWS):
         (x, scale), _ = drawn(task, case, seed)
@@ -85,10 +86,26 @@ def test_products_of_ties(dtype: str) -> None:
     assert passed < DRAWS
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+def test_nan_stays_nan_in_eight_bits(dtype: str) -> None:
+    """Of either sign; what drops it has the largest number, which lies next to it, or 0."""
+    task, case = find("convert_fp8"), case_of("convert_fp8", {"M": 40, "N": 300}, dtype, distribution="nonfinite")
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        right = task.reference(*args)
+        missing = right.float().isnan()
+        assert missing.any()
+        for code, found in ((0x7F, True), (0xFF, True), (0x7E, False), (0xFE, False), (0, False)):
+            output = right.view(torch.uint8).masked_fill(missing, code).view(FP8)
+            assert matches([output], expectation) == found, hex(code)
+
+
 def test_every_task_with_a_given_scale_has_ties() -> None:
     tables = [find(name).table for name in all_tasks()]
     given = [t for t in tables if any(a.ties for a in t.args if isinstance(a, Arg))]
     assert {t.task for t in given} == {
+        "convert_fp8",
         "matmul_w8a8_static",
         "reshape_and_cache_fp8",
         "scaled_fp8_quant",
@@ -102,7 +119,9 @@ def test_every_task_with_a_given_scale_has_ties() -> None:
         draws = [draw(specs, case, seed, "cpu") for seed in range(20)]
         place = next(i for i, spec in enumerate(specs) if getattr(spec, "ties", ""))
         step = next(i for i, spec in enumerate(specs) if spec.name == specs[place].ties)  # type: ignore[union-attr]
-        shares = [float(((d[place].float() / d[step].float()).frac().abs() == 0.5).double().mean()) for d in draws]
+        steps = [torch.as_tensor(d[step]).float() for d in draws]
+        halves = [(d[place].float() / one).frac().abs() == 0.5 for d, one in zip(draws, steps, strict=True)]
+        shares = [float(half.double().mean()) for half in halves]
         tied = [share for share in shares if share > 0.15]
         assert 4 < len(tied) < 16, table.task
 

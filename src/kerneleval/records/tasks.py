@@ -363,7 +363,8 @@ class Arg:
     defined: they are among some of the data backward."""
     ties: str = ""
     """Name of the argument by which it is divided before it is rounded. In half of the standard cases that is a power
-    of two, and a quarter of the elements lie half way between two whole multiples of it, in every arithmetic."""
+    of two (a plain one always), and a quarter of the elements lie half way between two whole multiples of it, in every
+    arithmetic."""
     step: float = 0.0
     """Data are whole multiples of it, or of its product with their scale: numbers that are not equal are so far apart
     that their exponentials in fp32 are in the same order. 0: any numbers."""

@@ -502,14 +502,18 @@ def is_eight_bit(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.itemsize == 1
 
 
+_NAN_PLACE = 1 << 10
+
+
 def steps(tensor: torch.Tensor) -> torch.Tensor:
     """Floating numbers of eight bits by their places among all that there are, zero at 0: neighbours differ by one.
-    Anything else as it is.
+    Every NaN is at the same place, which is next to none. Anything else as it is.
     """
     if not is_eight_bit(tensor):
         return tensor
     places = tensor.contiguous().view(torch.uint8).to(torch.int16)
-    return torch.where(places < 128, places, 128 - places)
+    places = torch.where(places < 128, places, 128 - places)
+    return places.masked_fill_(tensor.float().isnan(), _NAN_PLACE)
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

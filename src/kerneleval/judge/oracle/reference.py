@@ -398,7 +398,7 @@ def _has_ties(specs: Sequence[Any], args: Sequence[Any]) -> bool:
     """
     named = {spec.name: arg for spec, arg in zip(specs, args, strict=True)} if specs else {}
     steps = [named[spec.ties] for spec in specs if isinstance(spec, TensorSpec) and spec.ties]
-    return any(bool((torch.frexp(step.float()).mantissa == 0.5).all()) for step in steps)
+    return any(bool((torch.frexp(torch.as_tensor(step).float()).mantissa == 0.5).all()) for step in steps)
 
 
 def _nudged(call: ReferenceCall) -> list[Tensors]:

@@ -774,10 +774,12 @@ def _half_steps(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> 
         if int(torch.randint(2, (), generator=generator, device=generator.device)):
             continue
         step = next(v for one, v in zip(specs, values, strict=True) if one.name == spec.ties)
-        step.copy_(torch.exp2(step.double().log2().round()))
+        if isinstance(step, torch.Tensor):
+            step.copy_(torch.exp2(step.double().log2().round()))
         multiples = torch.randint(-_HALF_STEPS, _HALF_STEPS, value.shape, generator=generator, device=value.device)
         chosen = torch.randint(4, value.shape, generator=generator, device=value.device) == 0
-        value.copy_(torch.where(chosen, ((multiples + 0.5) * step.double()).to(value.dtype), value))
+        halves = (multiples + 0.5) * (step.double() if isinstance(step, torch.Tensor) else step)
+        value.copy_(torch.where(chosen, halves.to(value.dtype), value))
 
 
 def _most_exponent(dtype: torch.dtype, scale: float) -> int:

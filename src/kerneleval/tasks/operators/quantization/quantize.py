@@ -184,10 +184,10 @@ TASKS = (
     ),
     _quantise(
         "convert_fp8",
-        "out = x / scale in e4m3fn, beyond 448 that; scale a plain number",
+        "out = x / scale in e4m3fn, ties to even, beyond 448 that, NaN of NaN; scale a plain number",
         _convert_fp8,
-        _X,
-        plain("scale", 0.0125),
+        data("x", "M N", ties="scale", nonfinite="nan"),
+        plain("scale", 2.0**-6),  # a power of two: quotients are exact, and half way between two where x is
         without=("large_scale", "small_scale"),
     ),
     _quantise(
