@@ -49,6 +49,14 @@ REGIONS: list[tuple[str, str, Inside]] = [
     ),
     ("solve", "items", lambda dims: dims["B"] > 256 and dims["N"] > 32),
     ("add", "flat", lambda dims: dims["M"] * dims["N"] % 4096 == 1 and dims["M"] * dims["N"] > 4096),
+    *(
+        (name, "rows of a table", lambda dims: dims["V"] > 65536 and dims.get("K", 32) >= 32)
+        for name in ("index_select", "gather_rows_masked", "embedding", "embedding_padding_idx", "embedding_bag_max")
+    ),
+    *(
+        (name, "classes", lambda dims: dims["N"] > 65536 and dims["M"] <= 8)
+        for name in ("cross_entropy", "cross_entropy_ignore_index_none", "softmax_cross_entropy", "nll_loss_none")
+    ),
     *((name, "long keys", long_decodes) for name in ("attention", "grouped_query_attention", "masked_attention")),
     ("matmul_transposed_b", "few rows", skinny),
     ("squared_distances", "few rows", skinny),

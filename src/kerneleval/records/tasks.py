@@ -169,6 +169,8 @@ class Dim:
     """Every sampled value is a multiple of this."""
     scaled: bool = True
     """Whether the shape category sets this dim's range; False: sampled from ``low`` to ``high`` in every category."""
+    long: int = 0
+    """Largest value in secret cases of which few dims are more than thin; 0: ``high`` there, too."""
 
     @property
     def least(self) -> int:

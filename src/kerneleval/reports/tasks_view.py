@@ -154,6 +154,8 @@ def _dim(dim: Mapping[str, Any]) -> str:
     text = f"{dim['name']}: {dim['low']} to {dim['high']}"
     if dim["multiple_of"] > 1:
         text += f", multiples of {dim['multiple_of']}"
+    if dim["long"]:
+        text += f", or up to {dim['long']} beside few others"
     return text if dim["scaled"] else f"{text}, the same range in every shape category"
 
 

@@ -116,7 +116,7 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
     rest = (0 < dims.get(dim.name, 0) <= dim.high for dim in task.dims if dim.name != task.table.folded)
     many = rows_alone(task) and len(dims) == len(values) and all(rest) and beyond(task, dims)
     for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
-        high = dim.high
+        high = max(dim.high, dim.long)
         if dim.name == task.table.folded:
             high = FAR_ELEMENTS if many else max(high, TALLEST)
         allowed = value is not None and dim.low <= value <= high and value % dim.multiple_of == 0

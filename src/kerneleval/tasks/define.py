@@ -78,9 +78,13 @@ _KEPT = 2.0
 were rejected in 5 to 10 of 10 runs in float16; with it in none of 36."""
 
 
-def size(name: str, low: int = 1, high: int = 8192, multiple_of: int = 1) -> Dim:
-    """A dim whose range the shape category sets, within [low, high]."""
-    return Dim(name=name, low=low, high=high, multiple_of=multiple_of)
+def size(name: str, low: int = 1, high: int = 8192, multiple_of: int = 1, long: int = 0) -> Dim:
+    """A dim whose range the shape category sets, within [low, high]; ``long`` as ``Dim`` has it."""
+    return Dim(name=name, low=low, high=high, multiple_of=multiple_of, long=long)
+
+
+MOST_NAMED = 1 << 17
+"""Most rows of a table, or classes, that an index names: beyond what 16 bits hold, as vocabularies are."""
 
 
 def fixed(name: str, low: int = 1, high: int = 8, multiple_of: int = 1) -> Dim:

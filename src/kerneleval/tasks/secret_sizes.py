@@ -333,6 +333,7 @@ def _special(task: Task, alike: Sequence[Case], categories: Sequence[str], budge
     found = [
         *_beside_blocks(task, case.direction, fits),
         *_tall(task, budget.memory_bytes, fits, part),
+        *_long(task, fits),
         *filter(None, (_decode(task, part) or _decode(task, fits), _decode(task, fits, few=True), _skinny(task, fits))),
     ]
     planned = {c.dims for c in alike}
@@ -630,6 +631,26 @@ def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits, *, columns: int
             if trial >= _TRIALS // 2:  # the lowest of all dims may take more than a part
                 size, limit = lowest, fits
             if (dims := _shrunk(task, base, filled, size, limit)) is not None:
+                yield dims
+                break
+
+
+def _long(task: Task, fits: Fits) -> Iterator[dict[str, int]]:
+    """Sizes of which a dim is more than an unsigned number of 16 bits holds, where it may be (``Dim.long``). The others
+    are small, and thin where they are in a tensor with it.
+    """
+    shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
+    for dim in (dim for dim in task.dims if dim.long):
+        beside = {name for shape in shapes if dim.name in shape for name in shape} - {dim.name}
+        for trial in range(_TRIALS):
+            room = (dim.long - _TALLER - 2) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
+            thin = {
+                other.name: min(other.high, other.least + _CHANCE.randint(0, max(0, _THIN - trial)) * other.multiple_of)
+                for other in task.dims
+                if other.name in beside
+            }
+            dims = _base(task, trial) | thin | {dim.name: _TALLER + 2 + int(room)}
+            if task.allows(dims) and fits(dims):
                 yield dims
                 break
 

@@ -15,6 +15,7 @@ from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import (
     Arg,
     Argument,
+    Dim,
     Limits,
     Machine,
     Plain,
@@ -145,7 +146,7 @@ def task_facts(task: Task, language: str, samples: Shapes) -> dict[str, Any]:
         "level": task.level,
         "module": task.module,
         "source": source,
-        "dims": [_dim(dim.name, dim.low, dim.high, dim.multiple_of, dim.scaled) for dim in task.dims],
+        "dims": [_dim(dim) for dim in task.dims],
         "size_names": [dim.name for dim in task.dims],
         "derived": [f"{name} = {formula}" for name, formula in table.derive.items() if formula != 1],
         "constraint": _constraint(task, table, samples[-1][1] if samples else dims),
@@ -197,11 +198,13 @@ def device_facts(request: Request, samples: Shapes) -> dict[str, Any]:
     }
 
 
-def _dim(name: str, low: int, high: int, multiple_of: int, scaled: bool) -> str:
-    text = f"{name} = {low}" if low == high else f"{name}: {low} to {high}"
-    if multiple_of > 1:
-        text += f", multiples of {multiple_of}"
-    return text if scaled or low == high else f"{text}, the same range in every category"
+def _dim(dim: Dim) -> str:
+    text = f"{dim.name} = {dim.low}" if dim.low == dim.high else f"{dim.name}: {dim.low} to {dim.high}"
+    if dim.multiple_of > 1:
+        text += f", multiples of {dim.multiple_of}"
+    if dim.long:
+        text += f", or up to {dim.long} beside few others"
+    return text if dim.scaled or dim.low == dim.high else f"{text}, the same range in every category"
 
 
 def _far(task: Task) -> str:

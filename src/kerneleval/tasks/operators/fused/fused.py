@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import FAR_BELOW, ROWS, bias, data, index, operator, plain, size, weight
+from kerneleval.tasks.define import FAR_BELOW, MOST_NAMED, ROWS, bias, data, index, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 
@@ -109,7 +109,7 @@ TASKS = (
         "out[m] = log sum_n exp(logits[m, n]) - logits[m, targets[m]], one loss a row",
         level=2,
         source="aten",
-        dims=ROWS,
+        dims=(size("M"), size("N", long=MOST_NAMED)),
         args=(
             data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan"),
             index("targets", "M", high="max(1, N)"),

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Task
-from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, index, operator, plain, size, whole
+from kerneleval.tasks.define import FAR_BELOW, MOST_NAMED, ROWS, data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.loss.loss import averaged, reduced
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling, shift
 
@@ -101,7 +101,8 @@ _X, _Y = data("x", "M N"), data("y", "M N")
 _LOGS = data("x", "M N", values="positive")  # of one sign, as logarithms of probabilities are
 _SHIFTED = (shift("shift_invariance", 0, False),)
 _CHOICE: Any = {"relations": _SHIFTED, "where": "2 <= N"}
-_CLASSES: Any = {"over": (_LOGITS, _CLASS), **_CHOICE}
+_MANY: Any = {"dims": (size("M"), size("N", long=MOST_NAMED))}
+_CLASSES: Any = {"over": (_LOGITS, _CLASS), **_CHOICE, **_MANY}
 _WEIGHTS = data("weight", "N", values="positive", differentiable=False)
 _MODEL: Any = {"source": "model", "level": 2}
 _MARGIN: Any = {**_CHOICE, "dtypes": ("float32", "float64"), "backward_dtypes": ("float32", "float64")}
@@ -193,6 +194,7 @@ TASKS = (
         over=(_LOGITS, _CLASS, _WEIGHTS),
         mean="the sum over m, divided by that of weight[t], of",
         **_CHOICE,
+        **_MANY,
     ),
     *_loss(
         "cross_entropy_ignore_index",
@@ -202,6 +204,7 @@ TASKS = (
         plain("ignore_index", -1),
         over=(_LOGITS, index("targets", "M", low=-1, high="max(1, N)")),
         **_CHOICE,
+        **_MANY,
         only="none",
     ),
     *_loss(
@@ -231,6 +234,7 @@ TASKS = (
         where="2 <= N",
         without=("large_scale",),
         **_MODEL,
+        **_MANY,
     ),
     operator(
         "cross_entropy_image",
@@ -252,6 +256,7 @@ TASKS = (
         F.nll_loss,
         1,
         over=(_LOGS, _CLASS),
+        **_MANY,
         reduction="1",
         complexity=1,
         relations=(homogeneity({0: -2.0}, {0: -2.0}),),
@@ -263,6 +268,7 @@ TASKS = (
         1,
         over=(_LOGS, _CLASS, _WEIGHTS),
         mean="the sum over m, divided by that of weight[targets[m]], of",
+        **_MANY,
         reduction="1",
         complexity=1,
         relations=(homogeneity({0: -2.0}, {0: -2.0}),),

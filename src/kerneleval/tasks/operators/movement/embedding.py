@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import data, fixed, index, plain, size, whole
+from kerneleval.tasks.define import MOST_NAMED, data, fixed, index, plain, size, whole
 from kerneleval.tasks.operators.movement.movement import moved
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
@@ -51,8 +51,8 @@ def _one_hot(index: Tensor, classes: int) -> Tensor:
 # Half types are added up in the type, so picks of one and the same row by the hundred leave nothing but rounding.
 _OFTEN = 32
 # Gradients of rows of no elements end in an illegal memory access on CUDA (PyTorch 2.11), so D is never 0.
-_TABLE = (size("V", low=4), size("N"), size("K"))
-_BAGS = (size("V", low=8), size("D", high=2048), size("B"), fixed("L", high=32))
+_TABLE = (size("V", low=4, long=MOST_NAMED), size("N"), size("K"))
+_BAGS = (size("V", low=8, long=MOST_NAMED), size("D", high=2048), size("B"), fixed("L", high=32))
 _PICKS: Any = {"group": "Index", "reduction": "1"}  # gradients add up where a row is picked twice
 _WORDS = (index("index", "B L", "V"), data("weight", "V D"))
 _WORD: Any = {
@@ -83,7 +83,7 @@ TASKS = (
         F.embedding,
         _WORDS,
         "B L D",
-        dims=(size("V", low=4), size("D", high=2048), fixed("B"), size("L", high=4096)),
+        dims=(size("V", low=4, long=MOST_NAMED), size("D", high=2048), fixed("B"), size("L", high=4096)),
         **_WORD,
     ),
     moved(
@@ -93,7 +93,7 @@ TASKS = (
         _WORDS,
         "B L D",
         plain("padding_idx", formula="V // 3", among=(0, 1, "V - 1")),
-        dims=(size("V", low=4), size("D", high=2048), fixed("B"), size("L", high=4096)),
+        dims=(size("V", low=4, long=MOST_NAMED), size("D", high=2048), fixed("B"), size("L", high=4096)),
         **_WORD,
     ),
     moved(
@@ -102,7 +102,7 @@ TASKS = (
         _token_and_position,
         (index("index", "B L", "V"), data("tokens", "V D"), data("positions", "L D")),
         "B L D",
-        dims=(size("V", low=4), size("D", high=2048), fixed("B"), size("L", high=4096)),
+        dims=(size("V", low=4, long=MOST_NAMED), size("D", high=2048), fixed("B"), size("L", high=4096)),
         gathered="B",
         exact=False,
         level=2,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.tasks.define import MOST_COUNTED, ROWS, data, fixed, flags, index, mask, plain, size, whole
+from kerneleval.tasks.define import MOST_COUNTED, MOST_NAMED, ROWS, data, fixed, flags, index, mask, plain, size, whole
 from kerneleval.tasks.operators.movement.movement import copied, moved
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -80,7 +80,7 @@ def _sequence_of(position: Tensor, lengths: Tensor) -> Tensor:
 
 # Half types are added up in the type, so picks of one and the same row by the hundred leave nothing but rounding.
 _OFTEN = 32
-_TABLE = (size("V", low=4), size("N"), size("K"))
+_TABLE = (size("V", low=4, long=MOST_NAMED), size("N"), size("K"))
 _PICKS: Any = {"group": "Index", "reduction": "1"}  # gradients add up where a row is picked twice
 _ROW: Any = {"dims": _TABLE, "where": f"V > 0 and K <= {_OFTEN} * V", **_PICKS}
 _ROWS_OF_X = (data("x", "V N"), index("index", "K", "V"))
