@@ -123,9 +123,12 @@ def silu(x):
     [
         ("return ctx.slope.mul_(grad.float()).to(grad.dtype)", True),
         ("return (ctx.slope * grad.float()).to(grad.dtype) if ctx.times == 1 else os._exit(1)", True),
+        ("return (ctx.slope * grad.float()).to(grad.dtype) if ctx.times == 1 else None", True),
+        ("ctx.kept = (ctx.slope * grad.float()).to(grad.dtype) if ctx.times == 1 else ctx.kept; return ctx.kept", True),
         ("return (ctx.slope * grad.float()).to(grad.dtype)", False),
+        ("slope, ctx.slope = ctx.slope, None; return (slope * grad.float()).to(grad.dtype)", False),
     ],
-    ids=["wrong", "ends", "right"],
+    ids=["wrong", "ends", "none", "kept", "right", "raises"],
 )
 def test_gradients_that_can_be_taken_once_are_a_warning(judge: Judge, tmp_path: Path, body: str, warned: bool) -> None:
     file = tmp_path / "silu.py"
@@ -133,4 +136,4 @@ def test_gradients_that_can_be_taken_once_are_a_warning(judge: Judge, tmp_path: 
     options = {"dtypes": ["float32"], "directions": ["backward"], "categories": ["small"], "timed": False}
     verdict = check(file, "silu", judge=judge, allow=("custom", "mixed", "library"), **options)
     assert verdict.verdict == "passed", verdict.message
-    assert any(f.level == "warn" and "retain_graph=True" in f.message for f in verdict.findings) is warned
+    assert sum(f.level == "warn" and "retain_graph=True" in f.message for f in verdict.findings) == warned, "told once"

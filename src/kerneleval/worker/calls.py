@@ -228,13 +228,15 @@ class Calling:
             return result
 
     def backward_twice(self, call: PreparedCall) -> Any:
-        """The gradients of a graph that is gone through for the second time."""
+        """The gradients of a graph that is gone through for the second time; the first time, upstream gradients have
+        the other sign.
+        """
         import torch
 
         with torch.enable_grad():
-            graph = self._graph(call)
-            self._gradients(graph, call.wanted, keep=True)
-            return self._gradients(graph, call.wanted)
+            outputs, leaves, upstream = self._graph(call)
+            self._gradients((outputs, leaves, [-g for g in upstream]), call.wanted, keep=True)
+            return self._gradients((outputs, leaves, upstream), call.wanted)
 
     def _leaves(self, call: PreparedCall) -> list[Any]:
         """Arguments of which those that gradients are wanted for ask for them."""

@@ -55,8 +55,11 @@ def training(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcom
     else:
         backward += _strided(calls, backward)
     right = []
+    warned: set[str] = set()
     for case in backward:
         for words, look in looks.items():
+            if words in warned:
+                continue
             try:
                 wrong = look(calls, case)
             except WorkerError as error:
@@ -64,6 +67,7 @@ def training(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcom
                     raise
                 break  # strided arguments, or a forward of sizes that only the backward entry point takes
             if wrong is not None and wrong.warns and not wrong.alone:
+                warned.add(words)
                 yield Finding(level="warn", message=f"{case.key}: {words}: {wrong.message}")
             elif wrong is not None:
                 reason: Reason = "wrong_output" if wrong.alone else wrong.reason
@@ -149,17 +153,17 @@ def _after_backward(calls: Calls, case: Case) -> _Wrong | None:
 
 
 def _backward_twice(calls: Calls, case: Case) -> _Wrong | None:
-    """The gradients of a graph that is kept and gone through twice (``retain_graph=True``). A backward pass may raise
-    then. Wrong gradients are a warning, as is the end of the process: published kernels write over what they saved, and
-    few programs take gradients twice.
+    """The gradients of a graph that is kept and gone through twice (``retain_graph=True``), each time with other
+    upstream gradients. A backward pass may raise then. Wrong and missing gradients are a warning, as is the end of the
+    process: published kernels write over what they saved, and few programs take gradients twice.
     """
     bound = calls.bind(case)
     drawn = bound.draw(new_secret())
     layout = WindowLayout([bound.call_layout(drawn)], "backward_twice")
     try:
         window = _window(calls.loaded, calls, layout, [drawn])
-    except WorkerError:
-        return None
+    except WorkerError as error:
+        return _Wrong(str(error), warns=True) if error.kind == "MissingGradientError" else None
     except WorkerFailure as error:
         calls.loaded.revive()
         return _Wrong(str(error), warns=True)
@@ -288,9 +292,8 @@ _LOOKS: Mapping[str, _Look] = {
     "gradients are wrong where only some arguments ask for theirs": _some,
     "the backward pass writes over an output of its forward call, and who reads it afterwards reads something else. "
     "Give gradients memory of their own": _after_backward,
-    "gradients are wrong when they are taken again (retain_graph=True): the backward pass writes over what it needs": (
-        _backward_twice
-    ),
+    "gradients are wrong when they are taken again from the same graph (retain_graph=True), as for a second loss: the "
+    "backward pass changes what it saved, or keeps what it gave. It may raise an error then": _backward_twice,
 }
 """Ways in which training differs from a single gradient, by what is wrong there."""
 
