@@ -132,8 +132,15 @@ def test_what_only_binned_rows_find(name: str, candidate: Callable[..., Any]) ->
 
 
 def _scaled(x: Tensor, bins: int, high: int) -> Tensor:
-    place = (x * bins / high).long().clamp(max=bins - 1)
+    place = (x[(x >= 0) & (x <= high)] * bins / high).long().clamp(max=bins - 1)
     return torch.bincount(place, minlength=bins).to(x.dtype)
+
+
+def _one_place_more(x: Tensor, bins: int, high: int) -> Tensor:
+    """What lies outside is counted in a bin of its own, which is left out."""
+    place = torch.floor(x * (bins / high)).int().clamp(-1, bins)
+    place = torch.where(x == high, bins - 1, place)
+    return torch.bincount(place.long() + 1, minlength=bins + 2)[1:-1].to(x.dtype)
 
 
 def _search(x: Tensor, bounds: int) -> Tensor:
@@ -150,6 +157,7 @@ def _search(x: Tensor, bounds: int) -> Tensor:
     ("name", "candidate"),
     [
         ("histc", _scaled),
+        ("histc", _one_place_more),
         ("histogram_rows", lambda x, bins: torch.stack([torch.bincount(row.long(), minlength=bins) for row in x])),
         ("bucketize", _search),
         ("count_greater", lambda x, value: (x.double() - value > 0).sum(-1)),
@@ -160,6 +168,36 @@ def _search(x: Tensor, bounds: int) -> Tensor:
 def test_other_right_ways_pass(name: str, candidate: Callable[..., Any]) -> None:
     for dtype in find(name).dtypes:
         assert all(passes(case, candidate) for case in binned(name, dtype)), dtype
+
+
+# -- Numbers outside all bins ----------------------------------------------------------------------------------------
+
+
+def _counted(place: Tensor, bins: int) -> Tensor:
+    return torch.bincount(place[(place >= 0) & (place < bins)].long(), minlength=bins)
+
+
+_OUTSIDE: dict[str, Callable[[Tensor, int, int], Tensor]] = {
+    "above": lambda x, bins, high: _counted((x * bins / high).floor().clamp(max=bins - 1), bins).to(x.dtype),
+    "below": lambda x, bins, high: torch.histc(x.clamp(min=0), bins, 0, high),
+    "cut": lambda x, bins, high: _counted((x[x <= high] * bins / high).long().clamp(max=bins - 1), bins).to(x.dtype),
+}
+
+
+@pytest.mark.parametrize("kind", _OUTSIDE)
+def test_numbers_outside_all_bins_are_in_none(kind: str) -> None:
+    """Taken into the last or the first bin, or cut to 0 where their bin would be the one below it."""
+    for dtype in find("histc").dtypes:
+        case = binned("histc", dtype)[0]
+        assert not passes(dataclasses.replace(case, distribution="standard"), _OUTSIDE[kind])
+
+
+def test_a_mirrored_histogram_is_the_same() -> None:
+    """Numbers outside stay outside, and the last edge is in the last bin."""
+    (relation,) = [one for one in find("histc").relations if one.name == "reflection"]
+    x = torch.arange(-9.0, 18).repeat_interleave(torch.arange(1, 28))
+    mirrored, *_ = relation.transform((x, 2, 8), torch.Generator())
+    assert torch.histc(mirrored, 2, 0, 8).equal(torch.histc(x, 2, 0, 8).flip(0))
 
 
 # -- Counters that wrap ----------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def _histogram_rows(x: Tensor, bins: int) -> Tensor:
 
 
 def _reflected(x: Tensor, bins: int, high: int) -> tuple[Any, ...]:
-    return (high - 1 - x).clamp_min(0), bins, high  # the last edge is in the last bin, and goes to the first one
+    """The last edge is in the last bin, and goes to the first one; what lies outside stays there."""
+    return torch.where(x == high, 0, high - 1 - x + (x < 0)), bins, high
 
 
 _EXACT: Any = {"exact": True, "reduction": None}
@@ -146,10 +147,10 @@ TASKS = (
     operator(
         "histc",
         "reduction",
-        "out[k] = how many x[n] lie in the k-th of bins equal parts of 0 to high, the last one closed; whole numbers",
+        "out[k] = how many whole x[n] lie in part k of bins equal parts of 0 to high, the last closed; others in none",
         dims=(size("N", high=1 << 24), fixed("K", high=64)),
         args=(
-            whole("x", "N", 0, "4 * K + 1", edges=(0, "4 * K", 4)),
+            whole("x", "N", "-K", "5 * K + 1", edges=(0, "4 * K", 4)),
             plain("bins", formula="K"),
             plain("high", formula="4 * K"),
         ),
