@@ -398,6 +398,33 @@ def inverse_by_elimination(a: Tensor) -> Tensor:
     return solved(a, torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a))
 
 
+def exponential(a: Tensor, *, terms: int, most: float) -> Tensor:
+    """A Taylor series of the matrix divided by a power of two until its norm is below ``most``, and squared again."""
+    halvings = max(0, math.ceil(math.log2(max(float(a.detach().abs().sum(-2).max()), 1e-9) / most)))
+    scaled, out = a / 2**halvings, torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
+    term = out
+    for k in range(1, terms):
+        term = term @ scaled / k
+        out = out + term
+    for _ in range(halvings):
+        out = out @ out
+    return out
+
+
+def exponential_by_quotient(a: Tensor) -> Tensor:
+    """Scaling and squaring of Pade's quotient of degree 7 (Higham 2005), each matrix by its own power of two."""
+    halvings = (a.detach().abs().sum(-2).amax(-1, keepdim=True)[..., None] / 0.95).clamp_min(1).log2().ceil()
+    eye, x = torch.eye(a.shape[-1], dtype=a.dtype), a / 2**halvings
+    two = x @ x
+    four = two @ two
+    odd = x @ (four @ two + 1512 * four + 277200 * two + 8648640 * eye)
+    even = 56 * four @ two + 25200 * four + 1995840 * two + 17297280 * eye
+    out = torch.linalg.solve(even - odd, even + odd)
+    for step in range(int(halvings.max())):
+        out = torch.where(halvings > step, out @ out, out)
+    return out
+
+
 def pinv_by_normal_equations(a: Tensor) -> Tensor:
     m = shifted(a)
     return torch.linalg.solve(m.mT @ m, m.mT)
@@ -437,3 +464,22 @@ def test_the_least_common_multiple_of_any_two_numbers_is_one_of_the_type(dtype: 
     for one, other in zip(x.flatten().tolist(), y.flatten().flip(0).tolist(), strict=True):
         assert math.lcm(one, other) <= most
     assert (x.double() * y.double()).abs().max() > most
+
+
+@pytest.mark.parametrize("terms", [15, 30, 60])
+def test_an_exponential_without_scaling_is_found(terms: int) -> None:
+    """The terms of the series are larger than their sum, however many there are."""
+    assert wrong("matrix_exp", functools.partial(exponential, terms=terms, most=1e9), plain)
+
+
+@pytest.mark.parametrize(
+    "kernel", [functools.partial(exponential, terms=20, most=1.0), exponential_by_quotient], ids=["series", "quotient"]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_scaled_exponentials_pass(kernel: Kernel, dtype: str) -> None:
+    def backward(grad: Tensor, a: Tensor) -> Tensor:
+        a = a.detach().requires_grad_()
+        return torch.autograd.grad(kernel(a), a, grad)[0]
+
+    assert not wrong("matrix_exp", kernel, lambda _: True, dtype)
+    assert not wrong("matrix_exp", backward, lambda _: True, dtype, direction="backward")

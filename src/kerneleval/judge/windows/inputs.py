@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from kerneleval.devices import contiguous_strides
-from kerneleval.judge.windows.matrices import off_eye
+from kerneleval.judge.windows.matrices import off_eye, skew
 from kerneleval.judge.windows.whole_numbers import widen
 from kerneleval.records import (
     BINNED,
@@ -207,7 +207,9 @@ _LONELY = 8
 that of the value there, and gradients are rounding noise, so forward alone."""
 _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
-_STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "symmetric", "off_eye")
+_MATRICES = {"off_eye": off_eye, "skew": skew}
+_CENTRED = ("symmetric", *_MATRICES)
+_STRUCTURED = ("normal", "positive", "nonnegative", "uniform", *_CENTRED)
 _INDEX_STRUCTURES = 4
 """Ways in which indices are not uniform: see :func:`_indices`."""
 _ORDERS = 6
@@ -533,8 +535,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         return torch.zeros(shape, dtype=dtype, device=generator.device)
     if distribution == "standard" or distribution in ROW_DISTRIBUTIONS:
         tensor = _structured(spec, tensor, generator)
-        whole = spec.values == "off_eye" and shape[-2:] == spec.shape[-2:] and tensor.numel()
-        return off_eye(tensor, generator) if whole else tensor
+        whole = spec.values in _MATRICES and shape[-2:] == spec.shape[-2:] and tensor.numel()
+        return _MATRICES[spec.values](tensor, generator) if whole else tensor
     if distribution == "outlier" and tensor.numel() > 1:
         count = max(1, round(tensor.numel() * OUTLIER_SHARE))
         flat = tensor.view(-1)
@@ -843,9 +845,9 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
         return torch.randint(info.min, info.max, shape, generator=generator, device=device, dtype=dtype)
     if spec.values == "bool":
         return torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.uint8).to(dtype)
-    if spec.values in ("uniform", "variance", "symmetric", "off_eye"):
+    if spec.values in ("uniform", "variance", *_CENTRED):
         tensor = torch.rand(shape, generator=generator, device=device, dtype=dtype)
-        if spec.values in ("symmetric", "off_eye"):
+        if spec.values in _CENTRED:
             return tensor.mul_(2).sub_(1)
         return tensor.add_(0.5) if spec.values == "variance" else tensor
     # rounded from float32: of bfloat16 itself PyTorch 2.11 has 256 normal numbers on processors with AVX-512
@@ -866,7 +868,7 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     if spec.values not in _STRUCTURED:
         return tensor.mul_(spec.scale) if spec.scale != 1 else tensor
     rows = (*tensor.shape[:-1], 1) if tensor.ndim else ()
-    low, high = (0.5, 1.0) if spec.values in ("uniform", "symmetric", "off_eye") else (0.5, 2.0)
+    low, high = (0.5, 1.0) if spec.values in ("uniform", *_CENTRED) else (0.5, 2.0)
     real = torch.zeros((), dtype=tensor.dtype).real.dtype
 
     def spread(least: float, most: float) -> torch.Tensor:
@@ -954,7 +956,7 @@ def _in_bins(spec: TensorSpec, rows: torch.Tensor, structure: torch.Tensor, gene
 def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
     unit = torch.rand(2, generator=generator, device=generator.device)
-    if spec.values in ("uniform", "symmetric", "off_eye"):
+    if spec.values in ("uniform", *_CENTRED):
         value = unit[0] if spec.values == "uniform" else 2 * unit[0] - 1
     elif spec.values in ("variance", "ones_normal", "above_one"):
         value = unit[0] + (1 if spec.values == "above_one" else 0.5)

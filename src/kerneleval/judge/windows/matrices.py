@@ -1,4 +1,4 @@
-"""Matrices that are regular but not near the identity."""
+"""Matrices that are regular but not near the identity, and large ones of which the exponential is not large."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import torch
 
 _DECADES = 1.5
 """Columns of square matrices are longer or shorter by up to ten to this; of others by a third of it."""
+
+_ANGLES = (8.0, 16.0)
+"""Norms of skew-symmetric matrices: the largest angle by which their exponential turns."""
 
 
 def off_eye(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -28,3 +31,16 @@ def off_eye(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     signs = torch.where(unit(height, 1) < 0.5, -1.0, 1.0).to(a.dtype)
     moved = ((eye + a) * columns * signs).gather(-2, unit(height, 1).argsort(-2).expand(a.shape))
     return torch.where(unit(1, 1) < 0.5, a, moved - eye)
+
+
+def skew(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the matrices made skew-symmetric, of a norm of 8 to 16 (half of that where N is 2). Their exponentials
+    are rotations: as large as those of small matrices, and as well-conditioned. Series without scaling lose all digits.
+    """
+    found = a - a.mT
+    unit = torch.rand(*a.shape[:-2], 2, 1, 1, generator=generator, device=a.device, dtype=a.dtype)
+    angles = _ANGLES[0] + (_ANGLES[1] - _ANGLES[0]) * unit[..., 0, :, :]
+    # of random ones the largest singular value is about twice the root of the mean square
+    size = 2 * torch.linalg.matrix_norm(found, keepdim=True) / a.shape[-1] ** 0.5
+    found *= angles / size.clamp_min(torch.finfo(a.dtype).eps)  # of one element only 0 is skew
+    return torch.where(unit[..., 1, :, :] < 0.5, a, found)

@@ -96,6 +96,7 @@ _VALUES = {
     "ones_normal": "about 1",
     "variance": "in [0.5, 1.5)",
     "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
+    "skew": "in (-1, 1), or skew-symmetric matrices of a norm of up to 16",
 }
 
 _STEPS = 16
