@@ -171,8 +171,14 @@ def test_what_changes_no_output_is_not_redrawn(tmp_path):
     assert "arguments arg1, arg2 are the same in every draw" in task.findings[0].message
 
 
+def test_a_plain_zero_is_named_too(tmp_path):
+    """Other numbers are multiplied by something; a kernel that ignored a start of 0.0 passed without a word."""
+    task = read(write(tmp_path, "return x * more[1] + more[0]", "return [torch.randn(9, 9), 0.0, 0.5]"))
+    assert any("argument arg1 is the same in every draw" in found.message for found in task.findings)
+
+
 # --------------------------------------------------------------------------------------------------------------------
-# Tiny numbers, and rows that are alike
+# Plain zeros; tiny numbers, and rows that are alike
 # --------------------------------------------------------------------------------------------------------------------
 
 

@@ -167,7 +167,7 @@ def _fixed(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]])
 
 
 def _plain(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
-    """Plain arguments that have one value in all cases, by name; floats get others, and None says nothing."""
+    """Plain arguments that have one value in all cases, by name; floats but 0 get others, and None says nothing."""
     try:
         draws = [surveys.at(dims).arguments for _, dims in case_dims]
     except UsageError:
@@ -176,8 +176,12 @@ def _plain(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]])
     return [
         one.name
         for one, *others in zip(*every, strict=True)
-        if not isinstance(one.value, float | None) and all(other.value == one.value for other in others)
+        if not _gets_others(one.value) and all(other.value == one.value for other in others)
     ]
+
+
+def _gets_others(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != 0)
 
 
 def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:
