@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval.judge.checks.relations import SEED_BITS, near_seeds
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
-from kerneleval.judge.oracle.distribution import dependent, implausible
+from kerneleval.judge.oracle.distribution import dependent, implausible, one_cycle
 from kerneleval.tasks import all_tasks, find
 
 from .conftest import case_of, drawn
@@ -56,6 +57,7 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "four bits": lambda u: (u * 16).floor() / 16,
     "a hole": lambda u: torch.where((u > 0.3) & (u < 0.33), u - 0.1, u),
     "ramp": lambda u: torch.arange(len(u)) / len(u),
+    "pairs but for the sign": lambda u: torch.stack((u, torch.where(u.roll(5) < 0.5, u, 1 - u)), 1).flatten()[: len(u)],
     "random walk": lambda u: (u - 0.5).cumsum(0).remainder(1.0) * 0.5 + u * 0.5,
 }
 
@@ -69,6 +71,17 @@ def test_what_is_no_draw_is_told(name: str) -> None:
     assert found is not None
     assert found[1]["rule"] == "distribution"
     assert found[1]["p_value"] < 1e-9
+
+
+@pytest.mark.parametrize("many", [2, 8])
+def test_normal_numbers_of_one_radius_are_told(many: int) -> None:
+    """Each has a cosine of its own, so that they are uncorrelated: their squares are not."""
+    law, generator = law_of("randn"), torch.Generator().manual_seed(9)
+    radius = torch.rand(2**16 // many, 1, generator=generator).neg().log1p().mul(-2).sqrt()
+    for shared in (False, True):
+        angle = torch.rand(len(radius), many if shared else 1, generator=generator)
+        found = implausible(law, (radius * torch.cos(2 * torch.pi * angle)).flatten(), [])
+        assert (found is not None and "distances" in found[1]["test"]) if shared else found is None
 
 
 def test_what_is_never_drawn_shows_in_what_comes_twice() -> None:
@@ -126,6 +139,32 @@ def test_streams_that_overlap_depend_on_each_other() -> None:
     for second in (first, long[1:10_001], long[5000:15_000], (first + other).remainder(1.0) * 0.5 + first * 0.5):
         assert dependent(law, (first, []), (second, []))
     assert dependent(law, (1 - first, []), (first, []))
+    assert dependent(law, (torch.where(other < 0.5, first, 1 - first), []), (first, []))
+
+
+def test_permutations_of_a_single_cycle_are_told() -> None:
+    generator = torch.Generator().manual_seed(10)
+
+    def single(order: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(order).index_copy_(0, order, order.roll(-1))
+
+    for n in (16, 200, 5000, 50_000):
+        right = [torch.randperm(n, generator=generator) for _ in range(4)]
+        assert not one_cycle(right)
+        assert bool(one_cycle([single(order) for order in right])) == (n > 178), "four such of 178: 1e-9"
+        assert implausible(law_of("randperm"), single(right[0]), []) is None, "one alone tells nothing"
+    order = torch.randperm(5000, generator=generator).view(2, -1)
+    pairs = torch.empty(5000, dtype=torch.int64)
+    pairs[order[0]], pairs[order[1]] = order[1], order[0]
+    assert one_cycle([pairs, pairs]), "too many of them"
+    assert not one_cycle([uniform(1), uniform(2)]), "no permutations"
+
+
+def test_seeds_differ_in_the_lowest_bit_the_highest_one_and_a_secret_one() -> None:
+    for _ in range(100):
+        lowest, highest, secret = (seed ^ 123_456_789 for seed in near_seeds(123_456_789))
+        assert (lowest, highest) == (1, 2**30)
+        assert secret.bit_count() == 1 and secret < 2**SEED_BITS
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -57,8 +57,9 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     """What is wrong with an output that was drawn, in words and figures; None: nothing is.
 
     Tests, each with a probability of 1e-9 to fail where all is right: Kolmogorov-Smirnov, chi-square over 64 bins, mean
-    and variance of all and of every block of 64 and of 1,024, the correlation with itself at any lag, and how many
-    numbers of one row are too near one another, as where many of what could be drawn never is.
+    and variance of all and of every block of 64 and of 1,024, the correlation at any lag of the numbers and of how far
+    they are from 1/2, and how many numbers of one row are too near one another, as where many of what could be drawn
+    never is.
     """
     impossible, uniform = uniforms(law, output, args)
     count = int(torch.count_nonzero(impossible))
@@ -79,13 +80,13 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
         ("chi-square", _chi_square(sample)),
         *_moments(_run(uniform, most), most),
         *(found for size in _BLOCKS if size < n for found in _moments(uniform, size)),
-        ("autocorrelation", _autocorrelation(_run(uniform, longest))),
+        *_autocorrelations(_run(uniform, longest)),
     ]
     if not output.is_floating_point() or unit_roundoff(output.dtype) <= _FINE:
         found.append(("nearness", _nearness(uniform, output.shape[-1] if n == output.numel() and output.ndim else n)))
     if n > longest:
         apart = 1 << math.ceil(math.log2(n / longest))
-        found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
+        found += _autocorrelations(uniform[::apart])
     name, odds = min(found, key=lambda one: one[1])
     if odds >= _ODDS:
         return None
@@ -96,19 +97,58 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
 
 def dependent(law: Law, first: tuple[torch.Tensor, Sequence[Any]], second: tuple[torch.Tensor, Sequence[Any]]) -> str:
     """Whether outputs of two calls with unlike seeds depend on each other, in words; empty: they do not. Their
-    correlation is looked at at every shift: a counter that starts at the seed gives the same numbers again, one place
-    further.
+    correlation, and that of how far they are from 1/2, is looked at at every shift: a counter that starts at the seed
+    gives the same numbers again, one place further.
     """
     one, other = (uniforms(law, output, args)[1][:_SORTED] for output, args in (first, second))
     n = min(one.numel(), other.numel())
     if n < _FEWEST:
         return ""
-    one, other = ((t[:n] - 0.5) * math.sqrt(12) for t in (one, other))
-    size = _padded(n)
-    products = torch.fft.irfft(torch.fft.rfft(one, size) * torch.fft.rfft(other, size).conj(), size) / math.sqrt(n)
-    most = float(products.abs().max())
-    odds = _of_many(most, 2 * n)
+    one, other = one[:n], other[:n]
+    odds = min(_correlation(one, other), _correlation(_folded(one), _folded(other)))
     return f"numbers under two seeds hang on one another (p = {odds:.2g})" if odds < _ODDS else ""
+
+
+def one_cycle(outputs: Sequence[torch.Tensor]) -> str:
+    """Whether permutations drawn under unlike seeds have together too few cycles, or too many, in words; empty: they
+    have not, or are none. A shuffle that swaps each place with one before it, never with itself, makes a single cycle:
+    of n elements one permutation in n is such.
+    """
+    n = outputs[0].numel()
+    if n < _FEWEST or not all(_permutes(output) for output in outputs):
+        return ""
+    asked = outputs[: math.ceil(math.log(_ODDS, 1 / n))]  # so few tell
+    count = sum(map(_cycles, asked))
+    odds = _of_cycles(count, n, len(asked))
+    return f"{len(asked)} permutations of {n} have {count} cycles together (p = {odds:.2g})" if odds < _ODDS else ""
+
+
+def _permutes(output: torch.Tensor) -> bool:
+    """Whether it has each of the places of its elements once."""
+    if output.ndim != 1 or output.dtype != torch.int64:
+        return False
+    return torch.equal(output.sort().values, torch.arange(len(output), device=output.device))
+
+
+def _cycles(permutation: torch.Tensor) -> int:
+    """How many it has: elements that are the least of their own, found in steps that double."""
+    following = permutation.int()  # int32 and index_select: a sixth of the time
+    places = least = torch.arange(len(following), dtype=torch.int32, device=following.device)
+    for _ in range(len(following).bit_length()):
+        least = torch.minimum(least, least.index_select(0, following))
+        following = following.index_select(0, following)
+    return int(torch.count_nonzero(least == places))
+
+
+def _of_cycles(count: int, n: int, permutations: int) -> float:
+    """Bound on the probability of as few cycles, and of as many, by Chernoff. Of one permutation the mean of z^cycles
+    is gamma(n + z) / (gamma(z) n!).
+    """
+
+    def bound(z: float) -> float:
+        return permutations * (math.lgamma(n + z) - math.lgamma(z) - math.lgamma(n + 1)) - count * math.log(z)
+
+    return math.exp(min(0.0, *(bound(2.0 ** (step / 4)) for step in range(-120, 81))))
 
 
 def uniforms(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -181,13 +221,28 @@ def _moments(uniform: torch.Tensor, size: int) -> list[tuple[str, float]]:
     return found
 
 
-def _autocorrelation(uniform: torch.Tensor) -> float:
-    """Over all lags but 0, by the Fourier transform of the numbers, padded so that no lag wraps round."""
-    n, size = uniform.numel(), _padded(uniform.numel())
-    centred = (uniform - 0.5) * math.sqrt(12)
-    power = torch.fft.rfft(centred, size).abs().square()
-    products = torch.fft.irfft(power, size)[1:n] / math.sqrt(n)
-    return _of_many(float(products.abs().max()), n)
+def _folded(uniform: torch.Tensor) -> torch.Tensor:
+    """Twice how far they are from 1/2: uniform as well, and alike where numbers share their size but not their sign."""
+    return (2 * uniform - 1).abs()
+
+
+def _autocorrelations(uniform: torch.Tensor) -> list[tuple[str, float]]:
+    """Of the numbers, and of how far they are from 1/2."""
+    distances = _folded(uniform)
+    return [
+        ("autocorrelation", _correlation(uniform, uniform)),
+        ("autocorrelation of distances from 1/2", _correlation(distances, distances)),
+    ]
+
+
+def _correlation(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Over all shifts, by Fourier transforms padded so that none wraps round; of numbers with themselves but for 0."""
+    n, size, alone = one.numel(), _padded(one.numel()), one is other
+    first = torch.fft.rfft((one - 0.5) * math.sqrt(12), size)
+    second = first if alone else torch.fft.rfft((other - 0.5) * math.sqrt(12), size)
+    products = torch.fft.irfft(first * second.conj(), size) / math.sqrt(n)
+    largest = float((products[1:n] if alone else products).abs().max())
+    return _of_many(largest, n if alone else 2 * n)
 
 
 def _padded(n: int) -> int:
