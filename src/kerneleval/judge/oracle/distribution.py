@@ -41,10 +41,13 @@ _BLOCKS = (64, 1024)
 _ASYMPTOTIC = 1000
 """From so many numbers on the limit of Kolmogorov's distribution is as good, and takes no quarter of a second."""
 
-_NEAR_ROW, _NEAR_PAIRS = 64, 1 << 20
-"""Numbers in a row, and pairs of such, of which it is asked whether they are too near one another."""
-_NEAR = (64, 8)
-"""Pairs that are to be so near by chance."""
+_NEAR_ROW, _NEAR_PAIRS, _NEAR_MOST = 1 << 12, 1 << 22, 1 << 16
+"""Numbers in a row, pairs in rows, and numbers in all, of which it is asked whether they are too near one another."""
+_NEAR = (1024, 256, 64, 8)
+"""Neighbours that are to be so near by chance. With few, what is never drawn shows where it comes in fine pieces; with
+many, where draws are few."""
+_NEAREST = 2.0**-18
+"""Distances smaller than this are not asked about: right numbers are multiples of one a little smaller."""
 _FINE = 2.0**-20
 """Unit roundoff of types whose numbers are fine enough for that; integers are spread over what they stand for."""
 
@@ -183,22 +186,23 @@ def _chi_square(uniform: torch.Tensor) -> float:
 
 
 def _nearness(uniform: torch.Tensor, width: int) -> float:
-    """Probability that as many pairs within rows of that width, or parts of them, are near one another (Poisson)."""
+    """Probability that as many neighbours, in order of size, within rows of that width, or parts of them, are near one
+    another: of n numbers any two are no further apart than d with probability 1 - (1 - d)^n, and one such pair makes
+    the others less likely.
+    """
     from scipy import stats
 
     width = uniform.numel() if width < 2 else width
     size = min(width, _NEAR_ROW)
     rows = uniform.view(-1, width)[:, : width // size * size].reshape(-1, size)
-    most = max(1, _NEAR_PAIRS // size**2)
+    most = max(1, min(_NEAR_PAIRS // size**2 * 2, _NEAR_MOST // size))
     start = secrets.randbelow(max(1, len(rows) - most + 1))
-    rows = rows[start : start + most]
-    pairs = len(rows) * size * (size - 1) // 2
-    apart = (rows.unsqueeze(2) - rows.unsqueeze(1)).abs()
+    apart = rows[start : start + most].sort(1).values.diff(dim=1)
     odds = 1.0
     for wanted in _NEAR:
-        near = min(wanted / (2 * pairs), 1 / _NEAR_ROW)
-        count = (int(torch.count_nonzero(apart < near)) - rows.numel()) // 2
-        odds = min(odds, float(stats.poisson.sf(count - 1, pairs * near * (2 - near))))
+        near = max(min(wanted / (apart.numel() * size), 1 / size), _NEAREST)
+        count = int(torch.count_nonzero(apart < near))
+        odds = min(odds, float(stats.binom.sf(count - 1, apart.numel(), -math.expm1(size * math.log1p(-near)))))
     return odds
 
 

@@ -125,7 +125,8 @@ def _randint_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Ten
 
 def _uniform_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
     low, high = args[0][:, None], args[1][:, None]
-    return _is_no(output, torch.minimum(low, high), torch.maximum(low, high)), (output - low) / (high - low)
+    unit = ((_spread(output, noise) - low) / (high - low)).abs()  # what is spread beyond an end is folded back
+    return _is_no(output, torch.minimum(low, high), torch.maximum(low, high)), 1 - (1 - unit).abs()
 
 
 def _normal_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
@@ -245,6 +246,8 @@ def _drawn(
 
 _DROPPED = "the mask is the candidate's own; dropout by a given mask has its gradient"
 _FULL = data("like", "M N")
+_SAMPLES = "max(16, 8192 // max(1, M))"
+"""Indices of each row: of few rows so many that categories which are never drawn show."""
 
 TASKS = (
     _drawn("rand", "out = numbers uniform on [0, 1)", _rand, _rand_law, (_LIKE, _SEED, *_SIZES)),
@@ -351,10 +354,10 @@ TASKS = (
         "out[m] = indices drawn with replacement, n with probability weights[m, n] / sum weights[m]",
         _multinomial,
         _multinomial_law,
-        (data("weights", "M N", values="positive"), _SEED, plain("samples", 16)),
+        (data("weights", "M N", values="positive"), _SEED, plain("samples", formula=_SAMPLES)),
         "M samples: int64",
         dims=(size("M"), size("N", low=4)),
-        derive={"one": 1, "samples": 16},
+        derive={"one": 1, "samples": _SAMPLES},
         rows=("ordered",),
         dtypes=("float32",),
     ),
