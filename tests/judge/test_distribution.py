@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -95,6 +96,30 @@ def test_what_is_never_drawn_shows_in_what_comes_twice() -> None:
         chosen = torch.searchsorted(sums, u * sums[:, -1:], right=True).clamp_max(2999)
         found = implausible(law, chosen, [weights, None, 16])
         assert (found is not None and found[1]["test"] == "nearness") if half else found is None
+
+
+@pytest.mark.parametrize("dtype", find("poisson").dtypes)
+def test_rates_are_large_in_some_rows_and_their_counts_exact(dtype: str) -> None:
+    task, case = find("poisson"), case_of("poisson", {"M": 200, "N": 100}, dtype)
+    most = {"float32": 2000, "float16": 1024, "bfloat16": 128}[dtype]
+    for seed in range(10):
+        args, _ = drawn(task, case, seed)
+        rates, law = args[0], task.tolerance.law
+        assert 0 < int((rates.amax(1) > 100).sum()) < 80 and rates.min() > 0 and rates.max() == most
+        counts = task.reference(rates, torch.tensor([seed]))
+        assert torch.equal(counts.double(), task.reference(rates.double(), torch.tensor([seed])))
+        assert implausible(law, counts, args) is None
+        assert implausible(law, task.reference(rates.clamp_max(87.3), torch.tensor([seed])), args) is not None
+
+
+@pytest.mark.parametrize("rate", [0.5, 30.0, 128.0, 700.0, 2000.0])
+def test_the_law_of_counts_is_exact_at_large_rates(rate: float) -> None:
+    counts = torch.arange(int(rate + 8 * rate**0.5 + 8), dtype=torch.float64)
+    chances = torch.exp(counts * math.log(rate) - rate - torch.lgamma(counts + 1))
+    upto = chances.cumsum(0)
+    for share, wanted in ((torch.zeros_like, upto), (torch.ones_like, upto - chances)):
+        _, found = law_of("poisson")(counts, [torch.full_like(counts, rate)], share)
+        assert torch.allclose(found, wanted, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["standard", "ordered"])

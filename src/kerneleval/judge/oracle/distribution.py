@@ -24,7 +24,8 @@ _FEWEST = 16
 """With fewer numbers only whether each is possible is tested."""
 
 _SORTED = 1 << 18
-"""Most numbers for the tests that sort: a run of them from a secret place."""
+"""Most numbers for the tests that sort, and for the correlations that are looked at besides: a run of them from a
+secret place."""
 
 _TRANSFORMED = {"cpu": 1 << 20}
 _TRANSFORMED_DEVICE = 1 << 24
@@ -83,13 +84,14 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
         ("chi-square", _chi_square(sample)),
         *_moments(_run(uniform, most), most),
         *(found for size in _BLOCKS if size < n for found in _moments(uniform, size)),
-        *_autocorrelations(_run(uniform, longest)),
+        ("autocorrelation", _autocorrelation(_run(uniform, longest))),
+        ("autocorrelation of distances from 1/2", _autocorrelation(_folded(_run(uniform, _SORTED)))),
     ]
     if not output.is_floating_point() or unit_roundoff(output.dtype) <= _FINE:
         found.append(("nearness", _nearness(uniform, output.shape[-1] if n == output.numel() and output.ndim else n)))
     if n > longest:
         apart = 1 << math.ceil(math.log2(n / longest))
-        found += _autocorrelations(uniform[::apart])
+        found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
     name, odds = min(found, key=lambda one: one[1])
     if odds >= _ODDS:
         return None
@@ -230,13 +232,9 @@ def _folded(uniform: torch.Tensor) -> torch.Tensor:
     return (2 * uniform - 1).abs()
 
 
-def _autocorrelations(uniform: torch.Tensor) -> list[tuple[str, float]]:
-    """Of the numbers, and of how far they are from 1/2."""
-    distances = _folded(uniform)
-    return [
-        ("autocorrelation", _correlation(uniform, uniform)),
-        ("autocorrelation of distances from 1/2", _correlation(distances, distances)),
-    ]
+def _autocorrelation(uniform: torch.Tensor) -> float:
+    """Correlation of the numbers with themselves."""
+    return _correlation(uniform, uniform)
 
 
 def _correlation(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -209,7 +209,12 @@ _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
 _MATRICES = {"off_eye": off_eye, "skew": skew}
 _CENTRED = ("symmetric", *_MATRICES)
-_STRUCTURED = ("normal", "positive", "nonnegative", "uniform", *_CENTRED)
+_STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "rates", *_CENTRED)
+_RATES = (64.0, 2000.0)
+"""Factors of rows of large rates. exp(-rate) is 0 in fp32 beyond 103 and in fp64 beyond 745; beyond 4000 PyTorch draws
+counts of a normal distribution on GPUs."""
+_FEW_RATES = 8
+"""One row in so many has large rates: counts that are found one by one take their time."""
 _INDEX_STRUCTURES = 4
 """Ways in which indices are not uniform: see :func:`_indices`."""
 _ORDERS = 6
@@ -858,7 +863,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
         tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf).masked_fill_(kind == 3, -math.inf)
         most = _most_exponent(dtype, spec.large_half if dtype == torch.float16 else LARGE_SCALE)
         return torch.where(kind == 4, tensor * 2.0**most, tensor)
-    if spec.values in ("positive", "nonnegative", "above_one"):
+    if spec.values in ("positive", "nonnegative", "above_one", "rates"):
         return tensor.abs_().add_(1 if spec.values == "above_one" else 0.1)
     return tensor.mul_(0.1).add_(1) if spec.values == "ones_normal" else tensor
 
@@ -876,9 +881,20 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
         return unit.mul_((most - least) * spec.scale).add_(least * spec.scale)
 
     factor = spread(low, high)
+    if spec.values == "rates":
+        return _with_large(tensor.mul_(factor), generator)
     if spec.values != "normal":
         return tensor.mul_(factor)
     return torch.addcmul(spread(-1.0, 1.0).to(tensor.dtype), tensor, factor.to(tensor.dtype))
+
+
+def _with_large(rates: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The rates, some rows (last dim) larger; not so large that a half type has not all whole numbers about them."""
+    least, most = _RATES[0], min(_RATES[1], 1 / torch.finfo(rates.dtype).eps)
+    rows = (*rates.shape[:-1], 1)
+    chosen = torch.randint(_FEW_RATES, rows, generator=generator, device=rates.device) == 0
+    factor = least * (most / least) ** torch.rand(rows, generator=generator, device=rates.device)
+    return torch.where(chosen, (rates * factor).clamp(max=most).to(rates.dtype), rates)
 
 
 def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:

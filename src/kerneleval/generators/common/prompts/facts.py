@@ -95,6 +95,7 @@ _VALUES = {
     "bool": "True or False",
     "ones_normal": "about 1",
     "variance": "in [0.5, 1.5)",
+    "rates": "above 0, in some rows up to 2000 (1024 in float16, 128 in bfloat16)",
     "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
     "skew": "in (-1, 1), or skew-symmetric matrices of a norm of up to 16",
 }

@@ -146,9 +146,9 @@ def _bernoulli_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[T
 def _poisson_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
     rate = args[0]
     whole = output.double().clamp_min(0)
-    below = torch.where(whole > 0, torch.special.gammaincc(whole.clamp_min(1), rate), 0.0)
     upto = torch.special.gammaincc(whole + 1, rate)
-    return (output < 0) | (output != output.floor()), below + (upto - below) * noise(output)
+    chance = torch.exp(torch.xlogy(whole, rate) - rate - torch.lgamma(whole + 1))
+    return (output < 0) | (output != output.floor()), upto - chance * noise(output)
 
 
 def _exponential_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
@@ -288,7 +288,7 @@ TASKS = (
         "out = counts of a Poisson distribution of that rate",
         _poisson,
         _poisson_law,
-        (data("rate", "M N", values="positive"), _SEED),
+        (data("rate", "M N", values="rates"), _SEED),
     ),
     _drawn(
         "exponential",
