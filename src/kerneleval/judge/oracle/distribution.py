@@ -24,8 +24,9 @@ _FEWEST = 16
 """With fewer numbers only whether each is possible is tested."""
 
 _SORTED = 1 << 18
-"""Most numbers for the tests that sort, and for the correlations that are looked at besides: a run of them from a
-secret place."""
+"""Most numbers for the tests that sort: a run of them from a secret place."""
+_FOLDED = 1 << 16
+"""The same for correlations of distances from 1/2: more would take as long again as all else."""
 
 _TRANSFORMED = {"cpu": 1 << 20}
 _TRANSFORMED_DEVICE = 1 << 24
@@ -85,7 +86,7 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
         *_moments(_run(uniform, most), most),
         *(found for size in _BLOCKS if size < n for found in _moments(uniform, size)),
         ("autocorrelation", _autocorrelation(_run(uniform, longest))),
-        ("autocorrelation of distances from 1/2", _autocorrelation(_folded(_run(uniform, _SORTED)))),
+        ("autocorrelation of distances from 1/2", _autocorrelation(_folded(_run(uniform, _FOLDED)))),
     ]
     if not output.is_floating_point() or unit_roundoff(output.dtype) <= _FINE:
         found.append(("nearness", _nearness(uniform, output.shape[-1] if n == output.numel() and output.ndim else n)))
@@ -110,7 +111,7 @@ def dependent(law: Law, first: tuple[torch.Tensor, Sequence[Any]], second: tuple
     if n < _FEWEST:
         return ""
     one, other = one[:n], other[:n]
-    odds = min(_correlation(one, other), _correlation(_folded(one), _folded(other)))
+    odds = min(_correlation(one, other), _correlation(_folded(one[:_FOLDED]), _folded(other[:_FOLDED])))
     return f"numbers under two seeds hang on one another (p = {odds:.2g})" if odds < _ODDS else ""
 
 
