@@ -116,7 +116,7 @@ def _outputs(model: torch.nn.Module, given: list[Any]) -> list[torch.Tensor]:
     return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
 
 
-OTHERWISE_JUDGED = ("dropout", "matmul_w8a8", "rand", "randn", "scaled_fp8_quant", "scaled_int8_quant")
+OTHERWISE_JUDGED = ("dropout", "matmul_w8a8", "rand", "randn", "randperm", "scaled_fp8_quant", "scaled_int8_quant")
 OTHERWISE_JUDGED += ("topk_sigmoid_renormalized",)
 NOT_FLOATING = ("clip_by_norm.py", "embedding.py", "fixed_labels.py", "masked_attention.py")
 

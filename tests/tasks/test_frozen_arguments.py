@@ -315,5 +315,6 @@ def test_both_ends_of_the_range_come(tmp_path):
 
 
 def test_no_zeros_come_where_the_file_takes_none(tmp_path):
-    for forward in ("x.log()", "x.sort(-1).values", "torch.relu(x)"):
+    places = ("F.normalize(x).max(1)[1]", "F.max_pool2d(x[None].abs() + 1, 2, return_indices=True)", "x.median(1)[1]")
+    for forward in ("x.log()", "x.sort(-1).values", "torch.relu(x)", *places):
         assert "padded" not in read(write(tmp_path, f"return {forward}", "return [torch.rand(9, 9)]")).distributions

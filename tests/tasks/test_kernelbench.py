@@ -1030,12 +1030,24 @@ def test_plain_floats_vary_beside_other_inputs(tmp_path):
     assert torch.equal(found, other[0] * other[1])
 
 
+def test_rows_of_length_one_that_never_change_are_varied_as_such(tmp_path):
+    """A box filter and a basis may be written into a kernel as little as other constants."""
+    shares, basis = "torch.full((8, 4), 0.25)", "torch.linalg.qr(torch.arange(16.0).view(4, 4).sin())[0]"
+    made = problem(tmp_path, model("return x", inputs=f"[{shares}, {basis}, torch.rand(1, 64).softmax(-1)]"))
+    one, other = made.inputs(1), made.inputs(2)
+    assert torch.allclose(one[0].sum(-1), torch.ones(8)) and not torch.equal(one[0], other[0])
+    assert torch.allclose(one[1] @ one[1].T, torch.eye(4), atol=1e-5) and not torch.equal(one[1], other[1])
+    assert {0, 2} <= made.traits.normed and 1 in made.traits.rigid
+
+
 def test_rows_of_padding_stay_zero(tmp_path):
     """No user's kernel meets another one: those that skip padding were rejected."""
-    init = "self.table = nn.Embedding(40, 6, padding_idx=3)\nself.other = nn.Embedding(40, 6)"
+    init = "self.table = nn.Embedding(40, 6, padding_idx=3)\nself.other = nn.Embedding(40, 6)\n"
+    init += "self.head = nn.Linear(6, 40)\nself.head.weight = self.table.weight"
     made = problem(tmp_path, model("return self.table(x) + self.other(x)", init, "[torch.randint(0, 40, (n, 4))]"))
     for weights in (made.weights(5), made.weights(5, "trained")):
         assert not weights["table.weight"][3].any() and weights["other.weight"].any(1).all()
+        assert torch.equal(weights["table.weight"], weights["head.weight"]), "a weight under two names"
 
 
 # Files of which no size was varied, or one that no candidate can take.

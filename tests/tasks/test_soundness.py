@@ -154,7 +154,7 @@ def test_what_distributions_fell_out_is_said(tmp_path):
     path = tmp_path / "problem.py"
     path.write_text(FILE.format(forward="return torch.log(x)", inputs="torch.rand(rows, n)"))
     (finding,) = open_task(str(path)).findings
-    assert finding.level == "info" and finding.message.startswith("not judged on negative, outlier inputs")
+    assert finding.level == "info" and finding.message.startswith("not judged on negative, outlier, padded inputs")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

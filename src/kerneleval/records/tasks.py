@@ -457,8 +457,10 @@ class Plain:
         """What ``among`` promises: ``usually 2, or another whole number such as 0 or 9``; empty where there is none."""
         if not self.among:
             return ""
-        ordered = sorted(self.among, key=lambda one: (isinstance(one, str), one))
-        return f"usually {self.formula or self.value}, or another whole number such as {ordered[0]} or {ordered[-1]}"
+        formulas = any(isinstance(one, str) for one in self.among)
+        named = self.among if formulas else (min(self.among), max(self.among))
+        others = f"{', '.join(map(str, named[:-1]))} or {named[-1]}"
+        return f"usually {self.formula or self.value}, or another whole number such as {others}"
 
     def at(self, sizes: Sizes, dtype: str) -> Scalar:
         """The argument at given dims."""

@@ -8,5 +8,5 @@ class ModelNew(torch.nn.Module):
     def forward(self, a, b):
         blocks = zip(a.split(128, dim=1), b.split(128, dim=1))
         sums = sum(torch.stack([(x * y).sum(1), (x * x).sum(1), (y * y).sum(1)]) for x, y in blocks)
-        similar = sums[0] * torch.rsqrt(sums[1]) * torch.rsqrt(sums[2])
+        similar = sums[0] * torch.rsqrt(sums[1].clamp_min(1e-16)) * torch.rsqrt(sums[2].clamp_min(1e-16))
         return 1 - similar.sum() / len(similar)

@@ -93,7 +93,7 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     if n > longest:
         apart = 1 << math.ceil(math.log2(n / longest))
         found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
-    name, odds = min(found, key=lambda one: one[1])
+    name, odds = min(found, key=lambda one: -1.0 if math.isnan(one[1]) else one[1])
     if odds >= _ODDS:
         return None
     evidence: Evidence = {"rule": "distribution", "test": name, "p_value": odds, "of": n}

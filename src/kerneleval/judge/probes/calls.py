@@ -278,8 +278,11 @@ class BoundCase:
             refresh: Refresh = "scaled" if position in traits.structured else _refresh_of(arg)
             if refresh == "scaled" and position in traits.labels and shape[-2:-1] != shape[-1:]:
                 refresh = "rows"  # flags and one-hot rows stay such
-            if position in traits.records | traits.normed and refresh != "scaled":
-                refresh = "records" if len(shape) > 1 else "moved"
+            if position in traits.records and refresh != "scaled":
+                refresh = "records"
+            if position in traits.normed:
+                refresh = "records" if math.prod(shape[:-1]) > 1 else "moved"
+                refresh = "kept" if position in traits.structured else refresh  # triangles of probabilities
             if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
                 refresh = "kept"
             if position in traits.rigid:

@@ -210,12 +210,16 @@ class ModuleProblem:
                 other = redrawn(args[index], generator)
                 args[index] = args[index] if other is None else other
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
-        for index in sorted(traits.frozen - traits.normed - traits.rigid):
+        for index in sorted(traits.frozen):
+            if index in traits.rigid and not are_flags(args[index]):
+                args[index] = args[index] if self.vary == "never" else _turned(args[index], generator)
+                continue
             if self.kept is not None and (are_flags(args[index]) or self._becomes_flags(index, args[index])):
                 continue
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
                 whole = index in traits.records
-                args[index] = _varied(args[index], generator, inwards=self.vary == "inwards", rows=whole)
+                varied = _varied(args[index], generator, inwards=self.vary == "inwards", rows=whole)
+                args[index] = _normed_again(args[index], varied) if index in traits.normed else varied
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, int):
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
@@ -340,18 +344,22 @@ class ModuleProblem:
                     done[key] = _inwards(tensor, done[key])
                 if distribution == "trained" and name in self.parameters:
                     done[key] = _trained(tensor, done[key], generator)
+                if name in self._padding:
+                    done[key][self._padding[name]] = tensor[self._padding[name]]
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
-        for name, row in self._padding:
-            changed[name][row] = state[name][row]
         return self._slowed(changed, distribution)
 
     @functools.cached_property
-    def _padding(self) -> list[tuple[str, int]]:
-        """Weights of embeddings with the row that stands for padding: zeros that no gradient reaches."""
-        named = self._model.named_modules(remove_duplicate=False)
-        rows = [(f"{name}.weight" if name else "weight", getattr(part, "padding_idx", None)) for name, part in named]
-        weights = self._model.state_dict()
-        return [(name, row) for name, row in rows if type(row) is int and name in weights]
+    def _padding(self) -> dict[str, int]:
+        """Weights of embeddings, under each name that they have, with the row that stands for padding: zeros that no
+        gradient reaches.
+        """
+        tables = [
+            part for part in self._model.modules() if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+        ]
+        rows = {id(part.weight): part.padding_idx for part in tables if part.padding_idx is not None}
+        named = self._model.named_parameters(remove_duplicate=False)
+        return {name: rows[id(weight)] for name, weight in named if id(weight) in rows}
 
     def _slowed(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
@@ -472,8 +480,8 @@ class ModuleProblem:
             if double:
                 fresh = fresh.double()
                 for part in fresh.modules():
-                    if isinstance(part, _FAST_PATHS):
-                        part.forward = _without_modes(part.forward)  # type: ignore[method-assign]
+                    if _has_fast_path(part):
+                        part.forward = _without_modes(part.forward)
             fresh.load_state_dict(weights, strict=True)
         return fresh
 
@@ -532,6 +540,22 @@ def _varied(
         like = tensor[..., :1] if rows else tensor if parts else _movable(tensor)
         varied = torch.where(torch.isfinite(tensor), tensor * _factors(like, 0.1, generator), tensor)
     return _inwards(tensor, varied) if inwards else varied
+
+
+def _normed_again(given: torch.Tensor, varied: torch.Tensor) -> torch.Tensor:
+    """``varied`` with rows that sum to 1, or have length 1, as those of the given tensor do."""
+    sums = _sums_to_one(given)
+    return torch.div(varied, varied.sum(-1, keepdim=True) if sums else varied.norm(dim=-1, keepdim=True))
+
+
+def _turned(rotations: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The rotations after another one, near none; a shift beside them (4 x 4) stays."""
+    size = 3 if rotations.shape[-1] == 4 else rotations.shape[-1]
+    noise = torch.randn(size, size, generator=generator, device=rotations.device, dtype=torch.float64)
+    q, r = torch.linalg.qr(torch.eye(size).to(noise) + 0.1 * noise)
+    turn = torch.eye(rotations.shape[-1]).to(noise)
+    turn[:size, :size] = q * r.diagonal().sign()
+    return torch.matmul(turn, rotations.double()).to(rotations.dtype)
 
 
 def are_flags(tensor: torch.Tensor) -> bool:
@@ -645,8 +669,10 @@ def _padded(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
             chosen.view(-1)[torch.randint(chosen.numel(), (), generator=generator, device=tensor.device)] = True
         return chosen
 
-    if tensor.dim() < 2 or not tensor.numel():
-        return tensor.masked_fill(one_in(_PADDED, tensor.shape), 0)
+    if not tensor.dim() or tensor.numel() < 2:
+        return tensor
+    if tensor.dim() < 2:
+        return tensor.masked_fill(one_in(_PADDED, tensor.shape, first=True), 0)
     within = bool((tensor >= 0).all() & (tensor < 1).all())
     zero = one_in(_PADDED, tensor.shape)
     out = tensor.masked_fill(one_in(_ENDS, tensor.shape), 1) if within else tensor
@@ -665,6 +691,7 @@ def _certain(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     shape = (*tensor.shape[:-1], 1)
     place = torch.randint(tensor.shape[-1], shape, generator=generator, device=tensor.device)
     rows = torch.randint(_PADDED_ROWS, shape, generator=generator, device=tensor.device) == 0
+    rows.view(-1)[torch.randint(rows.numel(), (), generator=generator, device=tensor.device)] = True
     return torch.where(rows, torch.zeros_like(tensor).scatter(-1, place, 1), tensor)
 
 
@@ -894,6 +921,13 @@ _FAST_PATHS = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, to
 that padding masks hide. They hold no tensors but weights and arguments, which are in fp64 already."""
 
 
+def _has_fast_path(part: torch.nn.Module) -> bool:
+    """Whether it is one of :data:`_FAST_PATHS` without code of the file's own: no subclass, no other activation."""
+    layers = [one for one in part.modules() if isinstance(one, torch.nn.TransformerEncoderLayer)]
+    own = all(type(one).__module__.startswith("torch.nn.") for one in part.modules())
+    return type(part) in _FAST_PATHS and own and all(one.activation_relu_or_gelu for one in layers)
+
+
 def _without_modes(forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def plainly(*args: Any, **options: Any) -> Any:
@@ -1081,8 +1115,12 @@ def _normed(tensor: torch.Tensor) -> bool:
     if not tensor.dim() or tensor.shape[-1] < 2 or not tensor.numel():
         return False
     rows = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE].double()
-    room = _room(tensor)
-    return any(bool(((one - 1).abs() < room).all()) for one in (rows.sum(-1), rows.norm(dim=-1)))
+    return _sums_to_one(tensor) or bool(((rows.norm(dim=-1) - 1).abs() < _room(tensor)).all())
+
+
+def _sums_to_one(tensor: torch.Tensor) -> bool:
+    rows = tensor.reshape(-1, tensor.shape[-1])[:_SAMPLE].double()
+    return bool(((rows.sum(-1) - 1).abs() < _room(tensor)).all())
 
 
 def _rigid(tensor: torch.Tensor) -> bool:

@@ -494,6 +494,9 @@ _POSITIONS = _EXTREMES | frozenset(
 _WRITERS = frozenset(("scatter", "index_put", "_unsafe_index_put", "index_copy", "put"))
 """Operators that may write each place once, and say nothing of which of two writes counts."""
 
+_PICKS = frozenset(("index", "gather", "index_select", "take", "embedding"))
+"""Operators that pick elements by places."""
+
 _EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10"))
 """Operators that an epsilon may stand before, beside norms. Elsewhere tiny inputs would tell no more than that
 ``exp(x) - 1`` is no ``expm1(x)``."""
@@ -520,7 +523,7 @@ def _may_have(made: Survey, distribution: str) -> bool:
         return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
     if distribution == "padded":
         told = operators & (_EPSILONS | _STEPS | _COMPARISONS) or any("norm" in name for name in operators)
-        return bool(ranks) and bool(told) and not operators & _CHOICES
+        return bool(ranks) and bool(told) and not _tells_equals_apart(made, operators)
     if distribution == "sorted":
         return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
     if distribution == "far_mean":
@@ -530,6 +533,14 @@ def _may_have(made: Survey, distribution: str) -> bool:
     if distribution == "alike":
         return max(ranks, default=0) > 1 and bool(operators & _CHOICES)
     return distribution != "trained" or made.trainable
+
+
+def _tells_equals_apart(made: Survey, operators: set[str]) -> bool:
+    """Whether outputs may hang on the place of one of several equal numbers: any of them is right."""
+    used = any(_whole(out) for out in made.outputs) or bool(_PICKS & operators)
+    pools = ("max_pool", "adaptive_max_pool", "fractional_max_pool")
+    extremes = bool(_EXTREMES & operators) or any(name.startswith(pools) for name in operators)
+    return bool((_CHOICES | _POSITIONS - _EXTREMES) & operators) or (used and extremes)
 
 
 def _limit_changes(problem: ModuleProblem) -> None:
@@ -693,7 +704,7 @@ def _defined(problem: ModuleProblem, distribution: str) -> bool:
 
 
 def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
-    draws = _DRAWS if distribution == "outlier" else 1
+    draws = _DRAWS if distribution in ("outlier", "padded") else 1
     try:
         drawn = [problem.inputs(seed, distribution) for seed in range(1, 1 + draws)]
     except UsageError:  # get_inputs() takes no such outcomes

@@ -243,7 +243,7 @@ TASKS = (
         "chunked_attention",
         "out = softmax(q k^T * scale) v, where query i sees the keys j <= i of its chunk, j // chunk = i // chunk",
         _chunked_attention,
-        plain("chunk", formula="2 + L // 3", among=("L // 2 + 3", "L", "2 * L")),
+        plain("chunk", formula="2 + L // 3", among=("L // 2 + 3", "max(1, L)", "max(1, 2 * L)")),
         over=_SAME,
         fused=True,
         relations=(*_BATCHES, _HEADS),

@@ -110,6 +110,10 @@ def _is_no(output: Tensor, least: Any, most: Any) -> Tensor:
     return wrong
 
 
+def _is_no_count(output: Tensor, least: int) -> Tensor:
+    return _is_no(output, least, torch.finfo(output.dtype).max) | (output != output.floor())
+
+
 def _rand_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
     return ~((output >= 0) & (output < 1)), _spread(output, noise)
 
@@ -148,17 +152,17 @@ def _poisson_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Ten
     whole = output.double().clamp_min(0)
     upto = torch.special.gammaincc(whole + 1, rate)
     chance = torch.exp(torch.xlogy(whole, rate) - rate - torch.lgamma(whole + 1))
-    return (output < 0) | (output != output.floor()), upto - chance * noise(output)
+    return _is_no_count(output, 0), upto - chance * noise(output)
 
 
 def _exponential_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
-    return _is_no(output, 0, torch.inf), -torch.expm1(-args[2] * _spread(output, noise))
+    return _is_no(output, 0, torch.finfo(output.dtype).max), -torch.expm1(-args[2] * _spread(output, noise))
 
 
 def _geometric_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
     p = args[2]
     below = 1 - (1 - p) ** (output.double().clamp_min(1) - 1)
-    return (output < 1) | (output != output.floor()), below + p * (1 - below) * noise(output)
+    return _is_no_count(output, 1), below + p * (1 - below) * noise(output)
 
 
 def _cauchy_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
@@ -166,7 +170,9 @@ def _cauchy_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tens
 
 
 def _log_normal_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
-    return _is_no(output, 0, torch.inf), torch.special.ndtr((_spread(output, noise).log() - args[2]) / args[3])
+    return _is_no(output, 0, torch.finfo(output.dtype).max), torch.special.ndtr(
+        (_spread(output, noise).log() - args[2]) / args[3]
+    )
 
 
 def _gumbel_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:

@@ -130,9 +130,8 @@ def pooled(
         more: as ``define.operator`` takes it.
     """
     shapes = outputs or (f"B C {out}",)
-    rows = (
-        own if more.get("nonfinite") in (True, "infinite") else ""
-    )  # whole channels, and so windows, that are not finite
+    # whole channels, and so windows, that are not finite
+    rows = own if more.get("nonfinite") in (True, "infinite") else ""
     args = tuple(over) or (data("x", f"B C {own}", along=rows),)
     every, whole_batch = dict.fromkeys(range(len(shapes)), 0), dict.fromkeys(range(len(args)), 0)
     settings: dict[str, Any] = {
