@@ -1040,16 +1040,6 @@ def test_rows_of_length_one_that_never_change_are_varied_as_such(tmp_path):
     assert {0, 2} <= made.traits.normed and 1 in made.traits.rigid
 
 
-def test_rows_of_padding_stay_zero(tmp_path):
-    """No user's kernel meets another one: those that skip padding were rejected."""
-    init = "self.table = nn.Embedding(40, 6, padding_idx=3)\nself.other = nn.Embedding(40, 6)\n"
-    init += "self.head = nn.Linear(6, 40)\nself.head.weight = self.table.weight"
-    made = problem(tmp_path, model("return self.table(x) + self.other(x)", init, "[torch.randint(0, 40, (n, 4))]"))
-    for weights in (made.weights(5), made.weights(5, "trained")):
-        assert not weights["table.weight"][3].any() and weights["other.weight"].any(1).all()
-        assert torch.equal(weights["table.weight"], weights["head.weight"]), "a weight under two names"
-
-
 # Files of which no size was varied, or one that no candidate can take.
 # --------------------------------------------------------------------------------------------------------------------
 
@@ -1079,6 +1069,14 @@ def test_a_name_that_bounds_random_integers_follows_its_table(tmp_path):
         (dims["get_init_inputs[0]"], dims["get_inputs[0]"]) for dims in found if dims["get_init_inputs[0]"] != 200
     ]
     assert tables and all(one == other for one, other in tables)
+
+
+def test_flags_follow_no_size_of_two(tmp_path):
+    """They became numbers up to 3 where two channels became four."""
+    inputs = "[torch.randn(3, 2, 20), torch.randint(0, 2, (3, 2, 20), dtype=torch.uint8)]"
+    file = ProblemFile(write(tmp_path, model("return x * more[0]", inputs=inputs)))
+    followers = {name for unit in units(Surveys(file)) for name in unit.names if file.literals[name].bound}
+    assert not followers and any(literal.bound for literal in file.literals.values())
 
 
 def test_coordinates_stay_three(tmp_path):

@@ -323,8 +323,7 @@ class ModuleProblem:
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
         factors, element by element, so that variances stay positive and masks stay masks: rows that are in order by
         one together, flags by none; zeros get noise. Of complex tensors that goes for the parts. Integers, and so
-        ``num_batches_tracked``, stay, and so do the padding rows of embeddings. All that is as far as the file takes it
-        (:attr:`vary_weights`).
+        ``num_batches_tracked``, stay. All that is as far as the file takes it (:attr:`vary_weights`).
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
@@ -344,22 +343,8 @@ class ModuleProblem:
                     done[key] = _inwards(tensor, done[key])
                 if distribution == "trained" and name in self.parameters:
                     done[key] = _trained(tensor, done[key], generator)
-                if name in self._padding:
-                    done[key][self._padding[name]] = tensor[self._padding[name]]
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
         return self._slowed(changed, distribution)
-
-    @functools.cached_property
-    def _padding(self) -> dict[str, int]:
-        """Weights of embeddings, under each name that they have, with the row that stands for padding: zeros that no
-        gradient reaches.
-        """
-        tables = [
-            part for part in self._model.modules() if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))
-        ]
-        rows = {id(part.weight): part.padding_idx for part in tables if part.padding_idx is not None}
-        named = self._model.named_parameters(remove_duplicate=False)
-        return {name: rows[id(weight)] for name, weight in named if id(weight) in rows}
 
     def _slowed(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):

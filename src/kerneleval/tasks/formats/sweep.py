@@ -151,7 +151,7 @@ def units(surveys: Surveys) -> list[Unit]:
         for name, hint in hints.items()
         if file.value(name) >= 2 and (_COUNTS.search(hint) or not _NOT_A_SIZE.search(hint))
     }
-    bounds = [name for name, literal in file.literals.items() if literal.bound]
+    bounds = [name for name, literal in file.literals.items() if literal.bound and literal.value > 2]  # 2: flags
     found: list[Unit] = []
     taken: set[str] = set()
     for name, value in free.items():
@@ -291,11 +291,11 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
         return True
     problem = ModuleProblem(surveys.file, dims, "cpu")
     weights = problem.weights(1)
-    if not _agrees(problem, weights, "standard"):
-        _limit_changes(problem)
-        if problem.vary == "freely" or not _agrees(problem, weights, "standard"):
-            return False
     try:
+        if not _agrees(problem, weights, "standard"):
+            _limit_changes(problem)
+            if problem.vary == "freely" or not _agrees(problem, weights, "standard"):
+                return False
         one, other = (problem.oracle(problem.inputs(seed), weights) for seed in (1, 2))
     except UsageError:  # the file itself takes no such inputs
         return False
