@@ -60,8 +60,8 @@ from kerneleval.records import (
     UsageError,
 )
 from kerneleval.tasks.formats.jumps import Flips, Noise, jumps, noisy, too_many
-from kerneleval.tasks.formats.module_problem import in_double
 from kerneleval.tasks.formats.soundness import astray, limit_of
+from kerneleval.tasks.formats.widening import in_double
 
 Tensors = tuple[torch.Tensor, ...]
 

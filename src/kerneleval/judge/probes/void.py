@@ -13,8 +13,8 @@ import torch
 
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.records import Finding, NotJudgedError
-from kerneleval.tasks.formats.module_problem import same_bits
 from kerneleval.tasks.formats.soundness import depends, least_change
+from kerneleval.tasks.formats.traits import same_bits
 
 _SEEDS = (1, 2, 3)
 """Inputs that are compared; public, for they decide nothing about a candidate."""

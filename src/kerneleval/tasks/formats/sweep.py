@@ -19,14 +19,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
+from kerneleval.tasks.formats.changes import Vary
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
-from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, Vary, is_inexact, same_bits
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import different
 from kerneleval.tasks.formats.soundness import AGREE, astray, depends, limit_of, opened
 from kerneleval.tasks.formats.survey import Survey, survey
+from kerneleval.tasks.formats.traits import is_inexact, same_bits
 from kerneleval.tasks.sampling import is_power_of_two
 
 _NOISY = 19
