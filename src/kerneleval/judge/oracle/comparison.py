@@ -602,10 +602,15 @@ def _in_double(found: _Found, got: torch.Tensor, expected: Expected) -> _Found:
     """The same with rms and largest error as fp64 holds them, over the elements that are to be finite."""
     bounds = expected.bounds
     assert bounds is not None
-    own, oracle = (as_real(t).double() for t in (got, expected.oracle))
-    error = torch.where(oracle.isfinite(), own - oracle, 0.0) * bounds.gain
-    rms = float(torch.linalg.vector_norm(error)) / math.sqrt(error.numel())
-    return replace(found, rms=rms, largest=float(error.abs().max()))
+    own, oracle = (as_real(t).contiguous().view(bounds.shape) for t in (got, expected.oracle))
+    norms, largest = [], []
+    for rows, columns in tiles(bounds.shape, got.device):
+        wanted = oracle[rows, columns].double()
+        error = torch.where(wanted.isfinite(), own[rows, columns].double() - wanted, 0.0).mul_(bounds.gain)
+        norms.append(torch.linalg.vector_norm(error))
+        largest.append(error.abs_().amax())
+    rms = float(torch.linalg.vector_norm(torch.stack(norms))) / math.sqrt(own.numel())
+    return replace(found, rms=rms, largest=float(torch.stack(largest).amax()))
 
 
 def _relative_bias(expected: Expected, found: _Found, got: torch.Tensor) -> tuple[float, float]:

@@ -43,6 +43,7 @@ from kerneleval.records import (
     UsageError,
     new_secret,
 )
+from kerneleval.tasks.formats.traits import InputTraits
 from kerneleval.worker.host import WorkerFailure
 from kerneleval.worker.waiting import TimeLimit
 
@@ -275,20 +276,9 @@ class BoundCase:
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
         if self.problem is not None:
             traits = self.problem.traits
-            refresh: Refresh = "scaled" if position in traits.structured else _refresh_of(arg)
-            if refresh == "scaled" and position in traits.labels and shape[-2:-1] != shape[-1:]:
-                refresh = "rows"  # flags and one-hot rows stay such
-            if position in traits.records and refresh != "scaled":
-                refresh = "records"
-            if position in traits.normed:
-                refresh = "records" if math.prod(shape[:-1]) > 1 else "moved"
-                refresh = "kept" if position in traits.structured else refresh  # triangles of probabilities
+            refresh = _refresh_by(traits, position, arg)
             if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
                 refresh = "kept"
-            if position in traits.rigid:
-                refresh = "kept"
-            if position in traits.ordered and refresh == "elements":  # edges in no order are none
-                refresh = "kept" if position in traits.frozen else "steps"
             written = position in self.problem.written
             if self.case.layout != "contiguous":
                 placed = self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant)
@@ -309,6 +299,26 @@ class BoundCase:
         """Where the case's layout puts the elements of a data tensor."""
         extent, strides, offset = strided(self.case.layout, spec, variant)
         return TensorSlot(shape=tuple(spec.shape), dtype=spec.dtype, strides=strides, offset=offset, extent=extent)
+
+
+def _refresh_by(traits: InputTraits, position: int, tensor: torch.Tensor) -> Refresh:
+    """How a problem's input may change, by what it promises."""
+    shape = tensor.shape
+    if position in traits.rigid or position in traits.normed & traits.structured:
+        return "kept"  # rows of a triangle have their places
+    if position in traits.normed:
+        return "records" if math.prod(shape[:-1]) > 1 else "moved"
+    flags = position in traits.labels and shape[-2:-1] != shape[-1:]
+    if position in traits.structured and not flags:
+        return "scaled"
+    if position in traits.records:
+        return "records"
+    if position in traits.structured:  # flags and one-hot rows stay such
+        return "rows"
+    found = _refresh_of(tensor)
+    if position in traits.ordered and found == "elements":  # edges in no order are none
+        return "kept" if position in traits.frozen else "steps"
+    return found
 
 
 def _refresh_of(tensor: torch.Tensor) -> Refresh:
