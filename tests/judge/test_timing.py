@@ -102,6 +102,9 @@ def pair_of(candidate, baseline, limit_s=1.0):
     )
 
 
+NOTHING = WindowBuffer(WindowLayout([], "forward"), devices.find("cpu"))
+
+
 class _Side:
     """A runner that only says whether it is stopped."""
 
@@ -116,7 +119,7 @@ class _Side:
         finally:
             self.stopped = False
 
-    def window(self, buffer, *, limit, check_mutation, timed, cut=None, keep=-1):
+    def window(self, buffer, *, limit, check_mutation, timed, places, cut=None, keep=-1):
         assert self.other is None or self.other.stopped
         assert not self.stopped
         self.timed.append(timed)
@@ -128,7 +131,7 @@ class _Side:
 def test_one_side_stands_still_while_the_other_is_timed(candidate_first):
     candidate, baseline = _Side(), _Side()
     baseline.other, candidate.other = candidate, baseline
-    assert pair_of(candidate, baseline).both(None, candidate_first=candidate_first) == (candidate, baseline)
+    assert pair_of(candidate, baseline).both(NOTHING, candidate_first=candidate_first) == (candidate, baseline)
     assert (candidate.timed, baseline.timed) == ([True], [True])
     assert not candidate.stopped and not baseline.stopped
 
@@ -144,9 +147,9 @@ class _Restless(_Side):
 
 def test_whose_fault_it_is_that_a_side_cannot_be_stopped_or_raises():
     with pytest.raises(BaselineError, match="stopping took"):
-        pair_of(_Side(), BaselineSide(_Restless())).both(None, candidate_first=True)
+        pair_of(_Side(), BaselineSide(_Restless())).both(NOTHING, candidate_first=True)
     with pytest.raises(WorkerFailure, match="stopping took"):
-        pair_of(_Restless(), BaselineSide(_Side())).both(None, candidate_first=False)
+        pair_of(_Restless(), BaselineSide(_Side())).both(NOTHING, candidate_first=False)
     baseline = _Side()
     with pytest.raises(WorkerError), BaselineSide(baseline).still():
         raise WorkerError("ValueError", "the candidate's", unsupported=False, evidence={})

@@ -104,7 +104,7 @@ def _drawn(window: Window, buffer: WindowBuffer, arbiter: Arbiter) -> None:
     numel = math.prod(shape)
     if numel < _TELLING:
         return
-    rows = _stacked(window, layout, 0, dtype, numel)[_calls_in_order(window, layout)].contiguous()
+    rows = _stacked(window, layout, 0, dtype, numel).contiguous()
     kept = rows.view(torch.uint8).view(len(calls), -1)[:, : _TELLING * DTYPES[dtype]]
     different, seeds = len(torch.unique(kept, dim=0)), len({_seed(buffer, index) for index in calls})
     if different < seeds:
@@ -122,8 +122,8 @@ def _seed(buffer: WindowBuffer, index: int) -> int:
 
 def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds: TimedBounds) -> None:
     mine, theirs = pair
-    numbers = torch.argsort(_calls_in_order(mine, layout))
-    rows = _calls_in_order(theirs, layout)[numbers]
+    assert mine.output_offsets == theirs.output_offsets  # as Pair.both has it: rows of both are of the same calls
+    numbers = sorted(range(len(layout.calls)), key=mine.output_offsets.__getitem__)
     wrong: list[TimedMismatch] = []
     for index, (shape, dtype) in enumerate(layout.calls[0].outputs):
         numel = math.prod(shape)
@@ -133,17 +133,11 @@ def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds:
         step = max(1, _COMPARE_BYTES // (numel * DTYPES[dtype]))
         for start in range(0, len(layout.calls), step):
             part = slice(start, start + step)
-            if found := _compare(got[part], want[rows[part]], index, numbers[part], bounds):
+            if found := _compare(got[part], want[part], index, numbers[part], bounds):
                 wrong.append(found)
     if wrong:
         first, calls = min(wrong, key=lambda one: one.calls), sorted({call for one in wrong for call in one.calls})
         raise TimedMismatch(str(first), first.evidence, calls)
-
-
-def _calls_in_order(window: Window, layout: WindowLayout) -> torch.Tensor:
-    size = layout.calls[0].output_bytes or 1
-    rows = [places[0] // size for places in window.output_offsets]
-    return torch.tensor(rows, device=window.outputs.device)
 
 
 def _stacked(window: Window, layout: WindowLayout, index: int, dtype: str, numel: int) -> torch.Tensor:
@@ -154,9 +148,9 @@ def _stacked(window: Window, layout: WindowLayout, index: int, dtype: str, numel
 
 
 def _compare(
-    got: torch.Tensor, want: torch.Tensor, index: int, numbers: torch.Tensor, bounds: TimedBounds
+    got: torch.Tensor, want: torch.Tensor, index: int, numbers: Sequence[int], bounds: TimedBounds
 ) -> TimedMismatch | None:
-    """What differs in one output of these calls, a row each; None: nothing."""
+    """What differs in one output of the calls of these numbers, a row each; None: nothing."""
     if not got.dtype.is_floating_point or is_eight_bit(got):
         different = (got != want).sum(dim=1)
         allowed = 0 if not got.dtype.is_signed else int(0.001 * got.shape[1])
@@ -166,17 +160,17 @@ def _compare(
     else:
         least = bounds.scale(index)
         rms, worst = _errors(got, want, least)
-        bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst))
-        if bool(bad.any()):  # NaN and infinities that both have are no error, and cost a closer look
-            equal = same(got, want)
-            rms, worst = _errors(torch.where(equal, want, got).nan_to_num(), want.nan_to_num(), least)
-            at_same_places = (equal | (got.isfinite() & want.isfinite())).all(dim=1)
-            bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~at_same_places
+        if bool(((rms <= bounds.relative_rms) & (worst <= bounds.worst)).all()):
+            return None
+        equal = same(got, want)  # NaN and infinities that both have are no error, and cost a closer look
+        rms, worst = _errors(torch.where(equal, want, got).nan_to_num(), want.nan_to_num(), least)
+        at_same_places = (equal | (got.isfinite() & want.isfinite())).all(dim=1)
+        bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~at_same_places
         figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
     if not bool(bad.any()):
         return None
     errors, flags = figures.cpu().tolist()
-    found = sorted((call, errors[row]) for row, call in enumerate(numbers.tolist()) if flags[row])
+    found = sorted((call, errors[row]) for row, call in enumerate(numbers) if flags[row])
     calls, error, bound = [call for call, _ in found], found[0][1], bounds.relative_rms
     return TimedMismatch(
         f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
@@ -368,12 +362,13 @@ class Pair:
         candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on;
         ``process``: which of the baseline's; ``cut``: where the candidate's window is cut.
         """
-        options = {"check_mutation": look, "keep": keep, "cut": cut}
+        places = buffer.layout.shuffled_output_offsets()  # the same ones, so that outputs lie side by side
+        options = {"check_mutation": look, "keep": keep, "cut": cut, "places": places}
         baseline = self.baselines[process]
         if candidate_first:
             mine = self.alone(self.candidate, buffer, **options)
-            return mine, self.alone(baseline, buffer)
-        theirs = self.alone(baseline, buffer)
+            return mine, self.alone(baseline, buffer, places=places)
+        theirs = self.alone(baseline, buffer, places=places)
         return self.alone(self.candidate, buffer, **options), theirs
 
     def warm(self, buffer: WindowBuffer, windows: int, seconds: float, offer: Callable[[], float]) -> None:

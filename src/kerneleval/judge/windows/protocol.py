@@ -249,6 +249,7 @@ class Runner:
         cut: Cut | None = None,
         keep: int = -1,
         mode: CallMode = _ORDINARY,
+        places: list[list[int]] | None = None,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -259,6 +260,7 @@ class Runner:
             cut: where the window is cut in two; None: nowhere.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
             mode: how the calls are made.
+            places: of the outputs, as :meth:`WindowLayout.shuffled_output_offsets` gives them; None: drawn here.
 
         Raises:
             WorkerError: the candidate raised.
@@ -266,7 +268,7 @@ class Runner:
         """
         layout = buffer.layout
         self.prepare(layout)
-        offsets = layout.shuffled_output_offsets()
+        offsets = layout.shuffled_output_offsets() if places is None else places
         revealed, started = self._open(buffer, cut, timed)
         staged, first = self.device.sharing == "staged", cut.at if cut is not None else 0
         if mode.gradient_alone:
