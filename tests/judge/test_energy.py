@@ -188,9 +188,10 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
             while mode.again(elapsed_ns) == "generator":
                 made, elapsed_ns = made + 1, elapsed_ns + pass_ns
             pass_counts.append(made)
-            return SimpleNamespace(of=runner)
+            return SimpleNamespace(of=runner, output_offsets=[[512]])
 
-        def alone(self, runner: str, _image: object) -> Any:
+        def alone(self, runner: str, _image: object, places: list[list[int]]) -> Any:
+            assert places == [[512]]  # those of the other side: rows of both are of the same calls
             return SimpleNamespace(of=runner)
 
     class Calls:

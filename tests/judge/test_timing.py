@@ -546,7 +546,7 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=lambda timed: None)
     buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone), 1, effort.max_calls)
     last = len(buffer.layout.calls) - 1
-    before = buffer.tensor(last, 0).clone()
+    before = torch.cat([buffer.tensor(number, 0) for number in range(last + 1)])
     buffer.refresh(pair.generator)
     now = buffer.tensor(last, 0)
     kept = torch.isin(now, before).float().mean()

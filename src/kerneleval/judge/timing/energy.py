@@ -226,7 +226,7 @@ def energy_in_windows(
 
     def mine() -> Counted:
         window, counted = window_of(pair.candidate, candidate_ns)
-        verify((window, pair.alone(pair.baseline, buffer)), buffer, *how)
+        verify((window, pair.alone(pair.baseline, buffer, places=window.output_offsets)), buffer, *how)
         return counted
 
     def theirs() -> Counted:

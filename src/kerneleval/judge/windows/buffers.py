@@ -261,6 +261,7 @@ class WindowBuffer:
         self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
         """seed -> the tensors of one call, where there is time to draw every call anew."""
         self._factors: dict[int, list[torch.Tensor]] = {}
+        self._copy: torch.Tensor | None = None
         for call, tensors in enumerate(content):
             self.fill(call, tensors)
 
@@ -319,7 +320,7 @@ class WindowBuffer:
             elif slot.refresh == "seeds":
                 every[first:].random_(0, _SEEDS, generator=generator)
             else:
-                _roll(every[first:], generator)
+                _roll(every[first:], generator, across=slot.refresh == "elements")
                 if slot.refresh == "elements":
                     _exchange(every[first:], generator)
             if every.data_ptr() != elements.data_ptr():
@@ -359,6 +360,13 @@ class WindowBuffer:
         """The bytes of the calls from one on."""
         return self.bytes[self.layout.starts[first] : self.layout.input_bytes]
 
+    def copy_of_later(self, first: int) -> torch.Tensor:
+        """A copy of these bytes, until the next such copy: new pages take a host longer than copying to them."""
+        later = self.later(first)
+        if self._copy is None:
+            self._copy = torch.empty_like(self.bytes)
+        return self._copy[: len(later)].copy_(later)
+
 
 def _ones(shape: tuple[int, ...], count: int, device: torch.device) -> list[torch.Tensor]:
     """Factors of each call's rows and columns, which are the same ones where the last two dims are equal."""
@@ -393,8 +401,9 @@ def _outer(factors: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
     return factors[0][:, :, None] * factors[-1][:, None, :]
 
 
-def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
-    """Move all elements but the first and the last of each call along, by a secret number of places of its own.
+def _roll(every: torch.Tensor, generator: torch.Generator, *, across: bool = False) -> None:
+    """Move all elements but the first and the last of each call along, by a secret number of places of its own;
+    ``across``: they may come from the call before, which takes half as long where there are many of them.
 
     Else nearly everything would stay where it was, and a candidate that kept the last product would only add what the
     few other elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth
@@ -405,8 +414,12 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
         return
     inner = extent - 2
     if extent * 8 > (_ROLL_CPU_BYTES if every.device.type == "cpu" else _ROLL_BYTES):
-        for call in every[:, 1:-1]:
-            call.copy_(call.roll(1 + secrets.randbelow(inner - 1)))
+        calls, held = every[:, 1:-1], every[-1, 1:-1].clone()
+        for number in reversed(range(count)):
+            if not across:
+                held.copy_(calls[number])
+            source, by = calls[number - 1] if across and number else held, 1 + secrets.randbelow(inner - 1)
+            calls[number, by:], calls[number, :by] = source[:-by], source[-by:]
         return
     shifts = torch.randint(1, inner, (count, 1), generator=generator, device=every.device)
     indices = torch.arange(inner, device=every.device)

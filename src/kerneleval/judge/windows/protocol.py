@@ -65,7 +65,7 @@ class Window:
     event_ns: float
     """Device time of all calls as the worker claims it; 0 where there is no device timer."""
     outputs: torch.Tensor
-    """Private snapshot (uint8) of everything collected."""
+    """Private snapshot (uint8) of everything collected; of a timed window until the runner's next one."""
     output_offsets: list[list[int]]
     """Where each call's outputs lie in the snapshot."""
     wrong: dict[str, Any] | None
@@ -126,8 +126,6 @@ class _Collected:
     took_ns: int
     mutated: str
     """What the calls had changed of their inputs, if looked at; empty: nothing."""
-    outputs: torch.Tensor
-    """Private snapshot (uint8) of the whole window's outputs, of which these calls' places hold anything."""
 
 
 class Runner:
@@ -139,6 +137,7 @@ class Runner:
         self._arenas: dict[str, Arena] = {}
         self._layout: WindowLayout | None = None
         self._processor = processor
+        self._private: torch.Tensor | None = None  # where snapshots of timed windows lie
         self.trusted = False
         """Whether it is a baseline's: it is not watched while it is paused, and its outputs that may come in an input's
         memory, which are compared with nothing, are not copied while the clock runs."""
@@ -274,15 +273,19 @@ class Runner:
         if mode.gradient_alone:
             started = self._forward(buffer, 0, first or len(layout.calls), limit, mode.recorded)
         look = check_mutation and not staged
-        early = self._first_part(buffer, cut, offsets, limit, look, mode.recorded) if cut is not None else None
+        outputs = self._snapshot(layout.output_bytes, timed)
+        early = self._first_part(buffer, cut, offsets, limit, look, mode.recorded, outputs) if cut is not None else None
         if cut is not None and mode.gradient_alone:
             self._forward(buffer, first, len(layout.calls), limit, mode.recorded)
         elapsed = self._compute(buffer, started, limit, first, mode)
         late = self._collect(buffer, offsets, first, len(layout.calls), limit, look, keep)
         mutated, wrong = late.mutated, _claimed_wrong(late.answer.get("wrong"))
-        if early is not None:
+        collected = self._arenas["out"].bytes[: layout.output_bytes]
+        if early is None:
+            outputs.copy_(collected)
+        else:
             mutated, wrong = mutated or early.mutated, _claimed_wrong(early.answer.get("wrong")) or wrong
-            _take_calls(late.outputs, early.outputs, layout, offsets[:first])
+            _take_calls(outputs, collected, layout, offsets[first:])
         if check_mutation and layout.input_bytes and staged:
             mutated = self._mutated_there(buffer, first, limit)
         return Window(
@@ -290,7 +293,7 @@ class Runner:
             collect_ns=float(late.took_ns),
             unclocked_ns=0.0 if self.device.pauses else float(late.began_ns - revealed - elapsed),
             event_ns=_claimed_ns(late.answer.get("event_ns")),
-            outputs=late.outputs,
+            outputs=outputs,
             output_offsets=offsets,
             wrong=wrong,
             mutated=mutated,
@@ -354,13 +357,21 @@ class Runner:
         return self.worker.go(go, limit=limit, spin_s=self.device.spin_s)
 
     def _first_part(
-        self, buffer: WindowBuffer, cut: Cut, offsets: list[list[int]], limit: TimeLimit, look: bool, recorded: bool
+        self,
+        buffer: WindowBuffer,
+        cut: Cut,
+        offsets: list[list[int]],
+        limit: TimeLimit,
+        look: bool,
+        recorded: bool,
+        outputs: torch.Tensor,
     ) -> _Collected:
         """Have the calls before the cut made, and take their outputs before the others' inputs are revealed: what was
         put off until a later call is not there.
         """
         self._go(0, cut.at, 1, limit, recorded)
         early = self._collect(buffer, offsets, 0, cut.at, limit, look)
+        outputs.copy_(self._arenas["out"].bytes[: len(outputs)])
         with self.still():
             self.reveal(buffer, cut.at)
             self.device.synchronize()
@@ -390,8 +401,18 @@ class Runner:
             "collect", message, "collected", timeout_s=limit.calls_s, spin_s=self.device.spin_s
         )
         took = time.perf_counter_ns() - began
-        outputs = self._arenas["out"].bytes[: layout.output_bytes].clone()
-        return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated, outputs=outputs)
+        return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated)
+
+    def _snapshot(self, nbytes: int, timed: bool) -> torch.Tensor:
+        """Private memory for a window's outputs; of timed windows on a host the same each time: new pages take four
+        times as long as copying to them.
+        """
+        shared = self._arenas["out"].bytes
+        if not timed or shared.device.type != "cpu":
+            return shared.new_empty(nbytes)
+        if self._private is None or len(self._private) < nbytes:
+            self._private = shared.new_empty(nbytes)
+        return self._private[:nbytes]
 
     def _destroy(self, buffer: WindowBuffer, first: int, stop: int, look: bool) -> str:
         """Zero the revealed inputs of these calls; what had changed, if looked at."""
@@ -457,17 +478,17 @@ class Runner:
 def _take_calls(
     into: torch.Tensor, outputs: torch.Tensor, layout: WindowLayout, places: Sequence[Sequence[int]]
 ) -> None:
-    """Copy the outputs of the calls that lie at these places from one snapshot into another."""
+    """Copy the outputs of the last calls, which lie at these places, into a snapshot."""
     size = layout.calls[0].output_bytes
-    if layout.uniform and size:
+    if layout.uniform and size and into.device.type != "cpu":
         rows = torch.tensor([place[0] // size for place in places], device=into.device)
         count = len(layout.calls)
-        # eight bytes at a time, as in :func:`_equal`
-        whole, early = (one[: count * size].view(torch.int64).view(count, -1) for one in (into, outputs))
-        whole[rows] = early[rows]
+        # eight bytes at a time, as in :func:`_changed`
+        whole, late = (one[: count * size].view(torch.int64).view(count, -1) for one in (into, outputs))
+        whole[rows] = late[rows]
         return
-    for call, place in enumerate(places):
-        part = slice(place[0], place[0] + layout.calls[call].output_bytes) if place else slice(0)
+    for call, place in zip(layout.calls[-len(places) :], places, strict=True):
+        part = slice(place[0], place[0] + call.output_bytes) if place else slice(0)
         into[part] = outputs[part]
 
 
