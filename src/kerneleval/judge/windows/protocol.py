@@ -268,24 +268,21 @@ class Runner:
         layout = buffer.layout
         self.prepare(layout)
         offsets = layout.shuffled_output_offsets() if places is None else places
+        outputs = self._snapshot(layout.output_bytes, timed)  # before the clock starts
         revealed, started = self._open(buffer, cut, timed)
         staged, first = self.device.sharing == "staged", cut.at if cut is not None else 0
         if mode.gradient_alone:
             started = self._forward(buffer, 0, first or len(layout.calls), limit, mode.recorded)
         look = check_mutation and not staged
-        outputs = self._snapshot(layout.output_bytes, timed)
         early = self._first_part(buffer, cut, offsets, limit, look, mode.recorded, outputs) if cut is not None else None
         if cut is not None and mode.gradient_alone:
             self._forward(buffer, first, len(layout.calls), limit, mode.recorded)
         elapsed = self._compute(buffer, started, limit, first, mode)
         late = self._collect(buffer, offsets, first, len(layout.calls), limit, look, keep)
+        _take_calls(outputs, self._arenas["out"].bytes[: len(outputs)], layout, offsets[first:])
         mutated, wrong = late.mutated, _claimed_wrong(late.answer.get("wrong"))
-        collected = self._arenas["out"].bytes[: layout.output_bytes]
-        if early is None:
-            outputs.copy_(collected)
-        else:
+        if early is not None:
             mutated, wrong = mutated or early.mutated, _claimed_wrong(early.answer.get("wrong")) or wrong
-            _take_calls(outputs, collected, layout, offsets[first:])
         if check_mutation and layout.input_bytes and staged:
             mutated = self._mutated_there(buffer, first, limit)
         return Window(
@@ -479,6 +476,9 @@ def _take_calls(
     into: torch.Tensor, outputs: torch.Tensor, layout: WindowLayout, places: Sequence[Sequence[int]]
 ) -> None:
     """Copy the outputs of the last calls, which lie at these places, into a snapshot."""
+    if len(places) == len(layout.calls):
+        into.copy_(outputs)
+        return
     size = layout.calls[0].output_bytes
     if layout.uniform and size and into.device.type != "cpu":
         rows = torch.tensor([place[0] // size for place in places], device=into.device)
