@@ -19,6 +19,14 @@ def test_moved_weights_keep_ends_and_contents_and_tied_ones_stay_tied() -> None:
         assert float((flat != before.reshape(-1)).float().mean()) > 0.3
 
 
+def test_rows_of_zeros_stay_where_weights_move() -> None:
+    table = torch.randn(12, 8)
+    table[3] = 0
+    found = moved({"table": table}, 5)["table"]
+    assert not found[3].any() and found[torch.arange(12) != 3].all()
+    assert float((found != table).float().mean()) > 0.3
+
+
 def test_equal_weights_are_in_one_half() -> None:
     weight = torch.randn(5)
     for _ in range(20):

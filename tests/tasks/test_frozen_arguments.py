@@ -234,6 +234,27 @@ def test_flags_stay_and_numbers_in_order_stay_so(tmp_path):
     assert not torch.equal(problem.weights(1)["edges"], problem.weights(2)["edges"])
 
 
+def test_rows_of_padding_stay_zero(tmp_path):
+    """Candidates leave out padded tokens, as the row for them is zero and training keeps it so."""
+    init = (
+        "self.bag = nn.EmbeddingBag(3, 5, padding_idx=1)\n"
+        "self.none = nn.Embedding(3, 5, padding_idx=2)\nnn.init.zeros_(self.none.weight)\n"
+        "self.tied = nn.Linear(5, 3, bias=False)\nself.tied.weight = self.none.weight\n"
+        "self.again = nn.Embedding(9, 5, padding_idx=0)\nnn.init.ones_(self.again.weight)\n"
+        "self.own = nn.Parameter(torch.randn(7, 5) * (torch.arange(7) != 4)[:, None])\n"
+        "self.affine = nn.Parameter(torch.stack([torch.ones(5), torch.zeros(5)]))\n"
+        "self.halves = nn.Parameter(torch.cat([torch.randn(6, 5), torch.zeros(2, 5)]))"
+    )
+    problem = made(tmp_path, "return x", "return [torch.rand(3)]", init)
+    zero = {"bag.weight": [1], "none.weight": [2], "tied.weight": [2], "own": [4]}
+    for seed, distribution in (0, "standard"), (1, "standard"), (2, "trained"):
+        weights = problem.weights(seed, distribution)
+        for name in list(weights) if seed else ("bag.weight", "own"):
+            rows = (~weights[name].any(1)).nonzero().flatten().tolist()
+            assert rows == zero.get(name, []), name
+        assert torch.equal(weights["none.weight"], weights["tied.weight"])
+
+
 def test_what_keeps_away_from_zero_keeps_its_sign(tmp_path):
     inputs = "return [torch.rand(64), torch.rand(64) * 0.02 + 0.01, -1 - torch.rand(5)]"
     problem = made(tmp_path, "return x / more[0].sum()", inputs)

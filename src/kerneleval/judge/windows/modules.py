@@ -59,14 +59,17 @@ def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple
 
 def moved(weights: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
     """The weights with half of their elements in secret other places, ends and sums as they were; equal ones, which may
-    be tied, stay equal. Those with fewer than four elements, and integers, are left out.
+    be tied, stay equal. Rows of zeros stay where they are (padding of a table). Those with fewer than four elements,
+    and integers, are left out.
     """
     found: dict[str, torch.Tensor] = {}
     for group in alike(weights):
         weight = weights[group[0]]
         if (weight.is_floating_point() or weight.is_complex()) and weight.numel() >= 4:
             generator = inputs.stream(seed, group[0], str(weight.device))
-            found |= dict.fromkeys(group, inputs.exchanged(weight, 0.5, generator))
+            rows = (weight != 0).reshape(len(weight), -1).any(1)
+            found |= dict.fromkeys(group, weight.clone())
+            found[group[0]][rows] = inputs.exchanged(weight[rows], 0.5, generator)
     return found
 
 

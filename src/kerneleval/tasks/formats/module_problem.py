@@ -40,7 +40,7 @@ from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import are_ones, redrawn
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
-from kerneleval.tasks.formats.traits import InputTraits, are_flags, is_float, is_inexact, sample
+from kerneleval.tasks.formats.traits import InputTraits, are_flags, is_float, is_inexact, padding_rows, sample
 from kerneleval.tasks.formats.widening import WIDER, coarser, has_fast_path, in_double, widened, without_modes
 
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0, "tiny_scale": -(2.0**-20)}
@@ -313,7 +313,8 @@ class ModuleProblem:
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
         factors, element by element, so that variances stay positive and masks stay masks: rows that are in order by
         one together, flags by none; zeros get noise. Of complex tensors that goes for the parts. Integers, and so
-        ``num_batches_tracked``, stay. All that is as far as the file takes it (:attr:`vary_weights`).
+        ``num_batches_tracked``, stay. All that is as far as the file takes it (:attr:`vary_weights`). Rows of padding
+        stay zero (:attr:`padding`).
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
@@ -321,7 +322,7 @@ class ModuleProblem:
         state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
         if seed == 0 or self.vary_weights == "never":
             same = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
-            return self._slowed(same, distribution)
+            return self._finished(same, distribution)
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "weights"))
         done: dict[tuple[Any, ...], torch.Tensor] = {}
         changed = {}
@@ -334,12 +335,35 @@ class ModuleProblem:
                 if distribution == "trained" and name in self.parameters:
                     done[key] = as_trained(tensor, done[key], generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
-        return self._slowed(changed, distribution)
+        return self._finished(changed, distribution)
 
-    def _slowed(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
+    def _finished(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
+        """The weights, in their own dict, with long memory and rows of padding."""
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
             weights[self.slow.what] = self.slow.applied(weights[self.slow.what])
+        for name, rows in self.padding.items():
+            weights[name][rows] = 0
         return weights
+
+    @functools.cached_property
+    def padding(self) -> dict[str, torch.Tensor]:
+        """By the name of a parameter, which of its rows stand for padding: few in a table that are made zero, and those
+        of ``nn.Embedding`` with a ``padding_idx``. Training leaves them zero, and candidates may rely on it.
+        """
+        indices = {
+            id(module.weight): module.padding_idx
+            for module in self._model.modules()
+            if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.padding_idx is not None
+        }
+        found = {}
+        for name, weight in self._model.named_parameters(remove_duplicate=False):
+            index = indices.get(id(weight))
+            rows = padding_rows(weight.detach())
+            if index is not None and not bool(weight[index].any()):
+                rows = torch.arange(len(weight), device=weight.device) == index
+            if rows is not None:
+                found[name] = rows
+        return found
 
     @functools.cached_property
     def parameters(self) -> frozenset[str]:

@@ -29,6 +29,8 @@ _FROM_ZERO = 0.1
 
 _ROOM = 8
 """Storage that a strided input may span, in multiples of its elements; what is spread wider is given contiguous."""
+_ONE_IN = 8
+"""At most one row in so many of a table is a padding row, or one row in all."""
 _START = 64
 """Elements: a storage offset is kept modulo this, which keeps its alignment."""
 
@@ -159,6 +161,17 @@ def is_ordered(tensor: torch.Tensor) -> bool:
         return False
     steps = rows.diff(dim=-1)
     return bool((steps != 0).any() and ((steps >= 0).all() or (steps <= 0).all()))
+
+
+def padding_rows(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Which rows of a table are padding: zero throughout, and few among others that differ. None: there are none."""
+    if tensor.dim() != 2 or not is_inexact(tensor):
+        return None
+    zero = ~(tensor != 0).any(1)
+    count = int(zero.sum())
+    if not 1 <= count <= max(1, len(tensor) // _ONE_IN) or bool((tensor[~zero] == tensor[~zero][:1, :1]).all()):
+        return None
+    return zero
 
 
 def _one_sign(*draws: torch.Tensor) -> bool:
