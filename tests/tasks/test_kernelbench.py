@@ -1086,6 +1086,33 @@ def test_coordinates_stay_three(tmp_path):
     assert sorted(literal.value for literal in file.literals.values()) == [5, 5, 40, 120]
 
 
+ATTENTION = "return F.scaled_dot_product_attention(x, *more, enable_gqa=True)"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        (
+            "[torch.randn(2, 4, 96, 16), torch.randn(2, 4, 96, 16), torch.randn(2, 4, 96, 16)]",
+            {2: 1, 4: 1, 96: 1, 16: 1},
+        ),
+        ("[torch.randn((2, 4, 80, 16)), torch.randn((2, 2, 80, 16)), torch.randn((2, 2, 80, 16))]", {80: 1, 16: 1}),
+        ("[torch.randn(2, 4, 96, 16), torch.randn(2, 4, 96, 24), torch.randn(2, 4, 96, 24)]", {2: 1, 4: 1, 96: 1}),
+    ],
+)
+def test_sizes_of_three_inputs_written_alike_are_one(tmp_path, inputs, expected):
+    """Values with a head size of their own, and queries of one batch beside two, failed who takes the sizes as one."""
+    forward = ATTENTION if "24" not in inputs else "return x.sum(-1) + more[0].sum(-1) + more[1].sum(-1)"
+    found = [unit.value for unit in units(surveys_of(tmp_path, model(forward, inputs=inputs)))]
+    assert {value: found.count(value) for value in expected} == expected
+
+
+def test_two_inputs_written_alike_have_sizes_of_their_own(tmp_path):
+    inputs = "[torch.rand(64, 64), torch.rand(64, 64)]"
+    found = units(surveys_of(tmp_path, model("return x @ more[0]", inputs=inputs)))
+    assert sorted(len(unit.names) for unit in found) == [1, 1, 2]
+
+
 def test_no_size_cuts_a_fixed_number_of_outputs(tmp_path):
     """Eight of five are five, and a kernel that writes eight was rejected."""
     text = model("return x.sort(-1).values[:, : self.k]", "self.k = k", "[torch.rand(7, 120)]")

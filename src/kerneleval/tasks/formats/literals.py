@@ -7,6 +7,7 @@ out which of them are sizes.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections import Counter
@@ -41,6 +42,9 @@ _AXES, _MOST_AXES = frozenset({"dim", "axis", "dims", "start_dim", "end_dim"}), 
 _COORDINATES = 4
 """The largest last size that stands as a number among others and is what an element is made of."""
 
+_SEVERAL = 3
+"""Inputs that are made by calls alike are of one kind if they are so many: two may be any."""
+
 _RANDOM = re.compile(r"randint(_like)?|integers|randrange|random_")
 
 Place = tuple[int, int, int]
@@ -56,6 +60,8 @@ class Literal(NamedTuple):
     """Name that it is bound to: a keyword, a variable, a key, a parameter of ``Model``; empty: none."""
     bound: bool = False
     """Whether it bounds random integers: no size, but it follows the size of the table that these index."""
+    group: Place | None = None
+    """The place of the first of three numbers or more that are one size (:func:`_groups`); None: it is alone."""
 
 
 class Replaced(ast.NodeTransformer):
@@ -98,10 +104,45 @@ def find_literals(
         if isinstance(node, ast.expr):
             waiting += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
         numbers = dict.fromkeys(_numbers(node, "", _parameters(tree) if name == "get_init_inputs" else ()))
-        bounds = _bounds_alone(node)
+        bounds, groups = _bounds_alone(node), _groups(node)
         for i, literal in enumerate(numbers):
-            found[f"{name}[{i}]"] = literal._replace(bound=literal.bound or literal.hint in bounds)
+            bound, group = literal.bound or literal.hint in bounds, groups.get(literal.place)
+            found[f"{name}[{i}]"] = literal._replace(bound=bound, group=group)
     return found
+
+
+def _groups(node: ast.AST) -> dict[Place, Place]:
+    """Places of equal numbers that stand at one place in three calls or more, all alike but for one argument at most,
+    as in ``torch.randn(2, 8, 64)`` for queries, keys and values; each with the first of its group.
+    """
+    calls = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+    parts = [_written(call) for call in calls]
+    found: dict[Place, Place] = {}
+    for call, own in zip(calls, parts, strict=True):
+        others = [_sizes_of(other) for other, its in zip(calls, parts, strict=True) if _apart(own, its) <= 1]
+        for size, *theirs in zip(_sizes_of(call), *others, strict=True):
+            alike = [_place(one) for one in theirs if whole_number(one) == whole_number(size)]
+            if whole_number(size) is not None and len(alike) >= _SEVERAL:
+                found.setdefault(_place(size), alike[0])
+    return found
+
+
+def _sizes_of(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call, those in a tuple or list one by one."""
+    return [one for arg in call.args for one in (arg.elts if isinstance(arg, (ast.Tuple, ast.List)) else [arg])]
+
+
+def _written(call: ast.Call) -> list[str]:
+    """What is called, with keywords, and each argument, as it is written."""
+    called = ast.dump(ast.Call(func=call.func, args=[], keywords=call.keywords))
+    return [called, *map(ast.dump, _sizes_of(call))]
+
+
+def _apart(one: Sequence[str], other: Sequence[str]) -> float:
+    """In how many arguments two calls differ; infinite where they are no calls of one kind."""
+    if len(one) != len(other) or one[0] != other[0]:
+        return math.inf
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def _bounds_alone(node: ast.AST) -> set[str]:

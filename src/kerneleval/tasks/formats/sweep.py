@@ -160,7 +160,10 @@ def units(surveys: Surveys) -> list[Unit]:
         if name in taken:
             continue
         twins = [n for n, v in free.items() if v == value and n != name and n not in taken]
-        for names in ((name,), *((name, twin) for twin in twins), (name, *twins)):
+        group = [n for n in twins if n in file.literals and name in file.literals and _are_one(file, name, n)]
+        rest = [n for n in twins if n not in group]
+        together = [(name, *group, *more) for more in ((), *((twin,) for twin in rest))] if group else []
+        for names in (*together, (name,), *((name, twin) for twin in twins), (name, *twins)):
             unit = Unit(names, value)
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= 1)
             if (other := next((made for made in tries if made is not None), None)) is not None:
@@ -171,6 +174,12 @@ def units(surveys: Surveys) -> list[Unit]:
                     taken.update(names)
                 break
     return found
+
+
+def _are_one(file: ProblemFile, name: str, other: str) -> bool:
+    """Whether two literals are one size of three inputs or more (``literals.py``)."""
+    group = file.literals[name].group
+    return group is not None and group == file.literals[other].group
 
 
 def own_dims(file: ProblemFile, varied: Sequence[Unit]) -> dict[str, int]:
