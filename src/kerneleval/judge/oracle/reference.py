@@ -34,6 +34,7 @@ from kerneleval.judge.oracle.calibration import (
 )
 from kerneleval.judge.oracle.comparison import keeps_to
 from kerneleval.judge.oracle.expectation import (
+    NATIVE,
     POOLED,
     PROBE,
     Expectation,
@@ -357,6 +358,11 @@ _FAR_TURNS, _FP32_BITS = 2, 24
 """Problem files far from 0: as many oracles count whose every number is rounded as fp32. Of ``1 - s`` for a similarity
 near 1 nothing else shows what rounding it costs: it hardly moves with the inputs, and PyTorch's own may be right."""
 
+_ROUNDED_TURNS, _LUCK = 8, 4.0
+"""Problem files whose native error says how far others may be off: as many such oracles say how far rounding takes what
+comes out. A system of equations near none has errors along one direction, and native's may be small by luck: in outputs
+of few elements it counts up to so many times."""
+
 _USUAL = 2
 """Of the usual ways of a fused operator (``Task.unfused``), as many are asked: the last ones in half types, else the
 first ones.
@@ -491,9 +497,22 @@ def expect(
         if not runs.every and sum(wide.nbytes for wide in runs.oracle) > _HELD_BYTES:
             runs = runs.of_every_form()
         found = _expectation(runs)
-        return (
-            found if runs.every else replace(found, wider=functools.cache(lambda: _expectation(runs.of_every_form())))
-        )
+        if runs.every and not _rests_on_native(call, found):
+            return found
+        more = runs.rounded_at_random if runs.every else runs.of_every_form
+        return replace(found, wider=functools.cache(lambda: _expectation(more())))
+
+
+def _rests_on_native(call: ReferenceCall, found: Expectation) -> bool:
+    """Whether an output of a problem file in fp32, and none too large to be asked again, has its bound from the native
+    error and not from the floor.
+    """
+    if call.problem is None or call.narrow or sum(t.numel() for t in call.given if inexact(t)) > _POOL_ELEMENTS:
+        return False
+    bounds = [one.bounds for one in found.outputs if one.bounds is not None and one.native.itemsize >= 4]
+    return any(
+        (_LUCK if b.independent < POOLED else 1.0) * NATIVE * b.scales.native_rms > b.scales.floor_rms for b in bounds
+    )
 
 
 def _expectation(runs: _Runs) -> Expectation:
@@ -603,6 +622,20 @@ class _Runs:
         with _ONE, precision(tf32=self.tf32):
             native = _furthest(self.call, self.oracle, self.native)
         return replace(self, every=True, native=native, known={})
+
+    def rounded_at_random(self) -> _Runs:
+        """The same of a problem file, each element of its native outputs as far off as oracles are whose every number
+        is rounded as fp32 (their rms), where native is nearer.
+        """
+        call, turns = self.call, list[Tensors]()
+        with _ONE, precision(tf32=False):
+            for turn in range(_ROUNDED_TURNS):
+                with contextlib.suppress(UsageError):  # a matrix that has no root when it is rounded
+                    turns.append(noisy(call.problem, call.args, call.weights, _FP32_BITS, turn))
+        several = zip(*turns, strict=True) if turns else [() for _ in self.native]
+        four = zip(self.native, self.oracle, several, strict=True)
+        native = tuple(_worse(own, _scattered(own, wide, others), wide) for own, wide, others in four)
+        return replace(self, native=native, known={})
 
     def apart_from_flips(self) -> _Runs:
         """The same of a problem file, its native outputs put right where they fall to the other side of a step; of
@@ -942,6 +975,14 @@ def _laid_out(call: ReferenceCall) -> ReferenceCall:
         forms = [gradient_of(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
         grads = [laid_out(g, call.case.layout, form) for g, form in zip(call.grads, forms, strict=True)]
     return replace(call, args=placed, grads=grads)
+
+
+def _scattered(native: torch.Tensor, oracle: torch.Tensor, others: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The oracle and, at each element, the rms distance of others from it, in the native type."""
+    if not others or not inexact(native) or native.itemsize < 4:
+        return native
+    squares = [(other - oracle).abs().square().nan_to_num(nan=0.0, posinf=0.0) for other in others]
+    return (oracle + torch.stack(squares).mean(0).sqrt()).to(native.dtype)
 
 
 def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:
