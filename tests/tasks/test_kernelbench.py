@@ -1113,6 +1113,31 @@ def test_two_inputs_written_alike_have_sizes_of_their_own(tmp_path):
     assert sorted(len(unit.names) for unit in found) == [1, 1, 2]
 
 
+def test_every_size_is_once_larger_than_the_files_own(tmp_path):
+    """A mask of the first length, sliced for others, was too small in none of the cases."""
+    inputs = "[torch.randn(batch, heads, length, width) for _ in range(3)]"
+    top = "batch = 2\nheads = 3\nlength = 48\nwidth = 16\n"
+    own = {"batch": 2, "heads": 3, "length": 48, "width": 16}
+    forward = "return F.scaled_dot_product_attention(x, *more, is_causal=True)"
+    for seed in range(4):
+        chosen = [dims for _, dims in variants(surveys_of(tmp_path, model(forward, inputs=inputs, top=top)), seed)]
+        for name, size in own.items():
+            assert min(dims[name] for dims in chosen) < size < max(dims[name] for dims in chosen)
+    alone = [
+        dims["n"] for dims in varied_sizes(tmp_path, model("return x + 1", inputs="[torch.rand(n)]", top="n = 99"))
+    ]
+    assert min(alone) < 99 < max(alone) and len(alone) == 5
+
+
+def test_keys_are_more_where_queries_may_not_be(tmp_path):
+    mask = "torch.ones(len(x), len(more[0])).tril(len(more[0]) - len(x)) == 0"
+    forward = f"return (x @ more[0].mT).masked_fill({mask}, -torch.inf).softmax(-1)"
+    inputs, top = "[torch.randn(q, d), torch.randn(k, d)]", "q = 32\nk = 32\nd = 16\n"
+    for seed in range(4):
+        chosen = [dims for _, dims in variants(surveys_of(tmp_path, model(forward, inputs=inputs, top=top)), seed)]
+        assert max(dims["k"] for dims in chosen) > 32 and all(dims["q"] <= dims["k"] for dims in chosen)
+
+
 def test_no_size_cuts_a_fixed_number_of_outputs(tmp_path):
     """Eight of five are five, and a kernel that writes eight was rejected."""
     text = model("return x.sort(-1).values[:, : self.k]", "self.k = k", "[torch.rand(7, 120)]")

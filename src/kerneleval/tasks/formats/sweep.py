@@ -226,13 +226,45 @@ def _tiny(value: int, rng: random.Random) -> Iterator[int]:
     yield from (24, 32, 64)
 
 
+def _double(value: int, _rng: random.Random) -> Iterator[int]:
+    """Twice as large, or as much larger as it goes."""
+    yield from (2 * value, value + value // 2, value + value // 4)
+
+
+def _quarter(value: int, _rng: random.Random) -> Iterator[int]:
+    """A quarter, but for few."""
+    if value >= 8:
+        yield from (value // 4, value // 2)
+
+
+def _longer(value: int, _rng: random.Random) -> Iterator[int]:
+    """Half as large again, or as much larger as it goes: odd, else a multiple of as little as the problem needs."""
+    yield from ((value + value // part) | 1 for part in (2, 4, 8))
+    yield from (v for m in _ALIGNMENTS if (v := (value + value // 2) // m * m) > value)
+
+
+def _third(value: int, _rng: random.Random) -> Iterator[int]:
+    """A third, but for few: odd, else a multiple of as little as the problem needs."""
+    if value >= 8:
+        yield value // 3 | 1
+        yield from (max(m, value // 3 // m * m) for m in _ALIGNMENTS)
+
+
 _KINDS: tuple[tuple[str, _Propose], ...] = (
     ("non_power_of_two", _near),
     ("small", _small),
     ("power_of_two", _power),
     ("tiny", _tiny),
-    ("non_power_of_two", _odd),
 )
+
+_STRETCHES: tuple[tuple[_Propose, _Propose], ...] = ((_double, _quarter), (_longer, _third))
+"""What the long sizes of a rectangle become, and the others."""
+
+_TURNS = 4
+"""How often other sizes are chosen to be the long ones."""
+
+_FEW = 5
+"""Where fewer variants are found there is another one, of odd sizes."""
 
 
 def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str, int]], ...]:
@@ -240,8 +272,11 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
 
     For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
     together with the changes so far. The category says what was aimed at; a unit that allows none stays. Small variants
-    at which the problem degenerates are mended by leaving one unit as it is, or else dropped. No variant is more than
-    :data:`GROWTH` times as large or as costly as the original. Raises UsageError: the file raises at its own sizes.
+    at which the problem degenerates are mended by leaving one unit as it is, or else dropped. In the two rectangular
+    ones some units are larger than in the file and the others smaller; what the first one leaves as it is, or makes
+    smaller, is larger in the second: what a candidate made for the file's own sizes, which it meets first, is too small
+    there. No variant is more than :data:`GROWTH` times as large or as costly as the original. Raises UsageError: the
+    file raises at its own sizes.
     """
     file, base, varied = surveys.file, surveys.at({}), units(surveys)
     rng = random.Random(digest(file.text, str(suite_seed)))
@@ -251,33 +286,49 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
 
     def keep(category: str, dims: dict[str, int]) -> bool:
         made = surveys.probe(dims)
-        if made is None or made.form in forms:
+        if made is None or made.form in forms or _has_grown(surveys, made):
             return False
-        grown = made.bytes > GROWTH * base.bytes or made.flops > GROWTH * max(base.flops, 1)
-        if grown or _is_cut(surveys, made, dims) or not _sound(surveys, made, dims):
+        if _is_cut(surveys, made, dims) or not _sound(surveys, made, dims):
             return False
         forms.append(made.form)
         found.append((category, given | dims))
         return True
 
-    for category, propose in _KINDS:
-        dims: dict[str, int] = {}
-        for unit in varied:
-            for value in dict.fromkeys(propose(unit.value, rng)):
-                if 1 <= value < unit.value and surveys.probe({**dims, **unit.at(value)}) is not None:
-                    dims.update(unit.at(value))
-                    break
+    def add(category: str, changes: Sequence[tuple[Unit, _Propose]]) -> bool:
+        dims = _changed_in_turn(surveys, [(unit, propose(unit.value, rng)) for unit, propose in changes])
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
         without = [{n: v for n, v in dims.items() if n not in unit.names} for unit in varied]
-        for tried in (dims, *without):
-            if tried and keep(category, tried):
+        return any(tried and keep(category, tried) for tried in (dims, *without))
+
+    for category, propose in _KINDS:
+        add(category, [(unit, propose) for unit in varied])
+    for larger, smaller in _STRETCHES:
+        never = [unit for unit in varied if all(dims[unit.names[0]] <= unit.value for _, dims in found)]
+        for _ in range(_TURNS if never else 0):  # there may have to be no more queries than keys
+            long = rng.sample(never, min(len(never), (len(varied) + 1) // 2))
+            if add("rectangular", [*((u, smaller) for u in varied if u not in long), *((u, larger) for u in long)]):
                 break
-    pairs = [(a, b) for a in varied for b in varied if a is not b and b.value >= 8]
-    rng.shuffle(pairs)
-    for long, short in pairs:
-        if keep("rectangular", {**long.at(2 * long.value), **short.at(short.value // 4)}):
-            break
+    if len(found) < _FEW:
+        add("non_power_of_two", [(unit, _odd) for unit in varied])
     return tuple(found)
+
+
+def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Iterator[int]]]) -> dict[str, int]:
+    """Units, each with the first of its values at which the problem runs together with those so far."""
+    dims: dict[str, int] = {}
+    for unit, values in changes:
+        for value in dict.fromkeys(values):
+            made = surveys.probe({**dims, **unit.at(value)}) if value >= 1 and value != unit.value else None
+            if made is not None and (value < unit.value or not _has_grown(surveys, made)):
+                dims.update(unit.at(value))
+                break
+    return dims
+
+
+def _has_grown(surveys: Surveys, made: Survey) -> bool:
+    """Whether a variant takes too many bytes or operations."""
+    base = surveys.at({})
+    return made.bytes > GROWTH * base.bytes or made.flops > GROWTH * max(base.flops, 1)
 
 
 def _is_cut(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
