@@ -247,6 +247,8 @@ class TensorSpec:
     """Whether what lies at equal indices is added up, forward, in the case's dtype."""
     lengths: bool = False
     """Whether indices say where sequences end: half of them lie at multiples of 256, or one beside."""
+    ignored: str = ""
+    """As ``Arg`` has it."""
     scale: float = 1.0
     """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
     differentiable: bool = False
@@ -346,6 +348,9 @@ class Arg:
     is 0 and a formula for its gradient may be 0 / 0."""
     summed: bool = False
     lengths: bool = False
+    ignored: str = ""
+    """Name of a plain argument: elements that equal it do not count. A secret eighth or half of the indices do, be it
+    within their bounds or not."""
     dtype: str = ""
     """Empty: the case's dtype."""
     differentiable: bool = False
@@ -387,7 +392,11 @@ class Arg:
 
     @property
     def wide_text(self) -> str:
-        """What ``wide`` promises, to follow the bounds: ``, in some rows of all bits``; empty where there is none."""
+        """What ``wide`` and ``ignored`` promise, to follow the bounds: ``, in some rows of all bits``; empty where there
+        is neither.
+        """
+        if self.ignored:
+            return f", or {self.ignored}"
         if self.wide == "divisors":
             return ", in some rows divisors of one large number, in all of int8"
         which = "of any bits of the type" if self.wide == 64 else f"of up to {self.wide} bits, if the type has them"
@@ -417,6 +426,7 @@ class Arg:
             equals=self.equals,
             summed=self.summed,
             lengths=self.lengths,
+            ignored=self.ignored,
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",

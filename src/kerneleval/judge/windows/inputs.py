@@ -17,7 +17,7 @@ import torch
 
 from kerneleval.devices import contiguous_strides
 from kerneleval.judge.windows.matrices import off_eye, skew
-from kerneleval.judge.windows.whole_numbers import widen
+from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
     BINNED,
     DISTRIBUTIONS,
@@ -276,6 +276,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
     """Puts in what several arguments share, and what replaces parts of them; not where elements must be equal."""
     if any(isinstance(spec, TensorSpec) and spec.wide for spec in specs):
         widen(specs, values, case, stream(seed, "whole numbers", device))
+    mark_ignored(specs, values, stream(seed, "ignored", device))
     if case.layout == "expanded":
         return
     match case.distribution:

@@ -50,6 +50,17 @@ def widen(specs: Sequence[Argument], values: list[Any], case: Case, generator: t
         values[place] = torch.where(usual, values[place], found.to(values[place].dtype))
 
 
+def mark_ignored(specs: Sequence[Argument], values: Sequence[Any], generator: torch.Generator) -> None:
+    """Gives a secret eighth or half of the indices the number that ``TensorSpec.ignored`` names."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.ignored and value.numel():
+            kind, half = torch.randint(8, (value.numel() + 1,), generator=generator, device=value.device).split(
+                (value.numel(), 1)
+            )
+            marker = next(v for one, v in zip(specs, values, strict=True) if one.name == spec.ignored)
+            value.masked_fill_((kind <= torch.where(half % 2 == 0, 0, 3)).view(value.shape), marker)
+
+
 def _together(
     spec: TensorSpec,
     usual: torch.Tensor,

@@ -5,6 +5,7 @@ Classes are the last dim. In half types, gradients of a mean are below the small
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -201,8 +202,8 @@ TASKS = (
         "log(sum_n exp(logits[m, n])) - logits[m, targets[m]], 0 where targets[m] is ignore_index",
         _cross_entropy_ignore,
         4,
-        plain("ignore_index", -1),
-        over=(_LOGITS, index("targets", "M", low=-1, high="max(1, N)")),
+        plain("ignore_index", -1, among=(-100, 0, "N // 2", "N - 1")),
+        over=(_LOGITS, replace(_CLASS, ignored="ignore_index")),
         **_CHOICE,
         **_MANY,
         only="none",
