@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -73,16 +74,16 @@ def test_the_other_convention_is_right_at_ties_and_kinks_alone(name: str) -> Non
         expectation = reference.expect(task, case, with_ties, grads)
         found = gradients(OTHERS[name], task, case, with_ties, grads)
         assert isinstance(compare(found, expectation), Match), name
-        met += sum(int((e.kinks >= 0).sum()) for e in expectation.outputs if e.kinks is not None)
+        at_kinks = [None if e.kinks is None else e.kinks[0] <= e.kinks[1] for e in expectation.outputs]
+        met += sum(int(where.sum()) for where in at_kinks if where is not None)
         for wrong in (lambda g: 0.9 * g, torch.zeros_like, torch.neg, lambda g: g.masked_fill(g != 0, torch.nan)):
             assert isinstance(compare([wrong(g) for g in found], expectation), Mismatch)
         for more in (torch.nan, torch.inf, 1e4):
             beyond = [
-                g if e.kinks is None else torch.where(e.kinks >= 0, more, g)
-                for g, e in zip(found, expectation.outputs, strict=True)
+                g if where is None else torch.where(where, more, g) for g, where in zip(found, at_kinks, strict=True)
             ]
             assert isinstance(compare(beyond, expectation), Mismatch)
-        assert all(e.kinks is None or float((e.kinks >= 0).float().mean()) < 0.7 for e in expectation.outputs)
+        assert all(where is None or float(where.float().mean()) < 0.7 for where in at_kinks)
     assert met
 
 
@@ -90,11 +91,70 @@ def test_a_kink_is_where_the_gradient_jumps_however_little_the_inputs_move() -> 
     x = torch.tensor([-1.0, 0.0, 1e-6, 1.0, 2.0, 2.0], dtype=torch.float64)
     (found,) = kinks.limits(lambda args: (3.0 * (args[0] > 0) + args[0],), [x])
     assert found is not None
-    assert found.tolist() == [-1, pytest.approx(10), -1, -1, -1, -1]
+    assert found[1].tolist() == [-math.inf, pytest.approx(10), *[-math.inf] * 4]
+    assert torch.equal(found[0], -found[1])
     shared = kinks.limits(lambda args: ((args[0] == args[0].amax()) / (args[0] == args[0].amax()).sum(),), [x])[0]
     assert shared is not None
-    assert shared.tolist() == [-1, -1, -1, -1, 2, 2]
+    assert shared[1].tolist() == [*[-math.inf] * 4, 2, 2]
+    (sides,) = kinks.limits(lambda args: (3.0 * (args[0] > 0) + args[0],), [x], between=True)
+    assert sides is not None
+    assert [side[1].item() for side in sides] == pytest.approx([0, 3], abs=1e-6)
     assert kinks.limits(lambda args: (torch.exp(args[0]),), [x]) == [None]
+
+
+def _sampled(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    """``grid_sample_border`` by another formula for the place; at the edge it has the slope of the inside."""
+    height, width = x.shape[2:]
+    columns, rows = (
+        grid[..., axis].clamp(-1, 1) * ((size - 1) / 2) + (size - 1) / 2 for axis, size in enumerate((width, height))
+    )
+    left, top = (p.detach().floor().clamp(0, n - 2) for p, n in ((columns, width), (rows, height)))
+    flat = x.flatten(2)
+
+    def at(row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+        place = (row * width + column).long().flatten(1)[:, None].expand(-1, x.shape[1], -1)
+        return flat.gather(2, place).unflatten(2, grid.shape[1:3])
+
+    right, down = (columns - left)[:, None], (rows - top)[:, None]
+    upper = at(top, left) * (1 - right) + at(top, left + 1) * right
+    lower = at(top + 1, left) * (1 - right) + at(top + 1, left + 1) * right
+    return upper * (1 - down) + lower * down
+
+
+SAMPLED = {"B": 2, "C": 5, "H": 7, "W": 6, "P": 9, "Q": 8}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_at_the_edge_the_slopes_of_both_sides_are_right_and_nothing_beyond_them(dtype: str) -> None:
+    """Any number was right there: no place was just at the edge."""
+    task = find("grid_sample_border")
+    case = case_of(task.name, SAMPLED, dtype=dtype, direction="backward")
+    for seed in range(4):
+        args, grads = drawn(task, case, seed)
+        assert grads is not None
+        edge = args[1].abs() == 1
+        assert 0.1 < float(edge.float().mean()) < 0.5
+        expectation = reference.expect(task, case, args, grads)
+        theirs, ours = (gradients(kernel, task, case, args, grads) for kernel in (task.reference, _sampled))
+        for share in (0, 0.5, 1):
+            mixed = [torch.lerp(a, b, share) for a, b in zip(theirs, ours, strict=True)]
+            result = compare(mixed, expectation)
+            assert isinstance(result, Match), result.message
+        for wrong in (-0.5 * ours[1], 1.5 * ours[1], torch.full_like(ours[1], -8), torch.full_like(ours[1], torch.nan)):
+            assert isinstance(compare([theirs[0], torch.where(edge, wrong, theirs[1])], expectation), Mismatch)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("distribution", ["standard", "small_scale", "constant", "outlier"])
+def test_another_formula_for_the_place_is_right(direction: str, distribution: str) -> None:
+    """In float64 it failed on small data: 1 is added to places, and all terms of a gradient meet in few pixels."""
+    task, dims = find("grid_sample_border"), {"B": 2, "C": 3, "H": 140, "W": 150, "P": 40, "Q": 41}
+    case = case_of(task.name, dims, dtype="float64", direction=direction, distribution=distribution)
+    args, grads = drawn(task, case)
+    expectation = reference.expect(task, case, args, grads)
+    found = [_sampled(*args)] if grads is None else gradients(_sampled, task, case, args, grads)
+    result = compare(found, expectation)
+    assert isinstance(result, Match), result.message
 
 
 def test_operators_with_a_named_convention_keep_to_it() -> None:

@@ -392,9 +392,7 @@ class Arg:
 
     @property
     def wide_text(self) -> str:
-        """What ``wide`` and ``ignored`` promise, to follow the bounds: ``, in some rows of all bits``; empty where there
-        is neither.
-        """
+        """What ``wide`` and ``ignored`` promise, to follow the bounds: ``, in some rows of all bits``; empty without."""
         if self.ignored:
             return f", or {self.ignored}"
         if self.wide == "divisors":
@@ -561,6 +559,9 @@ class Tolerance:
     """dims -> number of terms of a gradient's longest sum, where that runs over several dims: that of a convolution's
     weights over batch and positions. None: no longer than a dim, the forward sum, or what a broadcast argument gathers.
     """
+    placed: bool = False
+    """Whether values say where terms of a gradient are added up: under other than standard data they crowd, and a sum
+    may have all ``gathered`` terms."""
     factor: float = 1.0
     """Multiplies the error floor, for operators with ill-conditioned steps; say why where it is set."""
     normwise: bool = False
@@ -579,9 +580,10 @@ class Tolerance:
     drifts: bool = False
     """Whether exponentials are summed: beside an outlier those just below half a step of the sum are all lost, and a
     sum in turn drifts as one of equal terms does."""
-    kinks: bool = False
-    """Whether nothing is asked of gradients where they jump, at ties and kinks: of operators that are composed of
-    others, where the formula names no convention."""
+    kinks: Literal["", "free", "between"] = ""
+    """What gradients may be where they jump, at ties and kinks: what the reference has (empty), any number of the
+    gradient's size (of operators composed of others, where the formula names no convention), or any number between the
+    slopes of both sides (where each element has a kink of its own)."""
     stable: bool = False
     """Whether orders are exact: the problem file sorts with ``stable=True``, and selects nothing otherwise."""
     rms: float = 1.0

@@ -158,7 +158,7 @@ def _asked(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[to
     """The outputs, the native ones in their place where nothing is asked."""
     unasked = [expected.unasked(got) for got, expected in zip(outputs, expectation.outputs, strict=True)]
     return [
-        got if where is None else torch.where(where, expected.native, got)
+        got if where is None else torch.where(where, expected.native, expected.beside_interval(got))
         for got, expected, where in zip(outputs, expectation.outputs, unasked, strict=True)
     ]
 

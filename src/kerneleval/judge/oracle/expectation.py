@@ -247,7 +247,8 @@ def reduction_length(
     (outputs / A), which is what a broadcast argument such as a bias gathers, and what the task states of sums over
     several dims.
 
-    Where terms are added up by index, that is an average; an index that occurs more often gathers as much more.
+    Where terms are added up by index, that is an average; an index that occurs more often gathers as much more. Where
+    values say at which places (``Tolerance.placed``), all terms may meet at one.
 
     Module problems do not state lengths: the longest dim of an input, the fan-in of a weight or the ratio of input to
     output elements, at most 16384; under ``far_mean`` the elements of an input, at most :data:`_FAR_RANDOM`.
@@ -274,6 +275,8 @@ def reduction_length(
     if case.direction == "forward":
         return math.ceil(length * crowding)
     gathered = task.tolerance.gathered(case.dims_map) if task.tolerance.gathered is not None else 1
+    if task.tolerance.placed and case.distribution != "standard":
+        crowding = max(1.0, float(own))
     average = math.ceil(forward_numel * length / own * crowding) if crowding > 1 else forward_numel * length // own
     return max(1, min(average, max(length, longest, forward_numel // own, gathered)))
 
@@ -394,9 +397,9 @@ class Expected:
     """What its outputs must keep to beside ``plain`` (``Tolerance.contract``); None: not even the oracle's do."""
     free: torch.Tensor | None = None
     """Where nothing is asked, because the reference makes NaN of an infinity there; None: nowhere."""
-    kinks: torch.Tensor | None = None
-    """The largest magnitude where any number up to it is right, because the gradient jumps there (``kinks.py``); -1
-    elsewhere. None: nowhere."""
+    kinks: tuple[torch.Tensor, torch.Tensor] | None = None
+    """The smallest and the largest right number where the gradient jumps (``kinks.py``); infinity and its negative
+    elsewhere. None: it jumps nowhere."""
     overflows: bool = False
     """Whether native overflows on its way: where it is not finite, nothing is asked of an output that is not either."""
     far: float = math.inf
@@ -412,10 +415,21 @@ class Expected:
         """Where nothing is asked of an output; None: nowhere."""
         found = [] if self.free is None else [self.free]
         if self.kinks is not None:
-            found.append(got.abs() <= self.kinks)
+            least, most = self.kinks
+            found.append((got >= least) & (got <= most))
         if self.overflows:
             found.append(~(got.isfinite() | self.native.isfinite()))
         return functools.reduce(torch.logical_or, found) if found else None
+
+    def beside_interval(self, got: torch.Tensor) -> torch.Tensor:
+        """The output, where the gradient jumps, at the distance from native at which it is from the nearest right
+        number.
+        """
+        if self.kinks is None:
+            return got
+        least, most = self.kinks
+        off = got - torch.clamp(got, least, most)
+        return torch.where(least <= most, self.native + off, got).to(got.dtype)
 
     def with_free(self, more: torch.Tensor | None) -> Expected:
         """The same with nothing asked at these elements too."""

@@ -2,6 +2,9 @@
 
 ``max(0, 1 - x * target)`` has gradient 0 where it is made by ``relu`` and 1 where it is made by ``clamp``, if it is
 just 0. Inputs in half types often lie there. Such elements are found by moving the inputs by next to nothing, in fp64.
+
+Where each element has a kink of its own, as a place at the edge of an image, the slopes of both sides are right, and
+what lies between them.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ _ZERO = 2.0**-30
 _OWN, _WHOLE = 2.0**-24, 2.0**-36
 """Less than this part of an element, or of the rms of all, is rounding in fp64."""
 
+_MOVED = 2.0**-26
+"""What moving the inputs changes a slope by, at most, as a part of the largest one: fp64 has more digits than that."""
 
 _KINKED = re.compile(
-    r"abs|(?<!soft)max|min|relu|leaky|celu|selu|(?<!g)elu|hard|shrink|threshold|sign|sgn|clamp|where|huber|l1_loss|margin"
+    r"abs|grid|(?<!soft)max|min|relu|leaky|celu|selu|(?<!g)elu|hard|shrink|threshold|sign|sgn|clamp|where|huber|l1_loss|margin"
     r"|sort|topk|median|kthvalue|mode|round|floor|ceil|trunc|frac|fmod|remainder|pool|dist|reduce|heaviside"
 )
 """Names of ATen operators with a kink, a step or a choice."""
@@ -65,25 +70,34 @@ class _Names(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def limits(gradients: Callable[[Sequence[Any]], Tensors], args: Sequence[Any]) -> list[torch.Tensor | None]:
-    """The largest magnitude that elements may have where each gradient jumps, and -1 where it does not. None: nowhere.
+def limits(
+    gradients: Callable[[Sequence[Any]], Tensors], args: Sequence[Any], *, between: bool = False
+) -> list[tuple[torch.Tensor, torch.Tensor] | None]:
+    """The smallest and the largest number that is right where each gradient jumps; elsewhere infinity and its negative.
+    None: it jumps nowhere.
 
     Args:
         gradients: gradients in fp64 at given arguments.
         args: the arguments, in fp64.
+        between: whether only numbers between the slopes of both sides are right, not all of the gradient's size.
     """
     right = gradients(args)
     jump = [torch.zeros(one.shape, dtype=torch.bool, device=one.device) for one in right]
-    largest = [_largest(one) for one in right]
+    least, most, largest = list(right), list(right), [_largest(one) for one in right]
     for turn in range(_PAIRS):
         for size in (_SIZE, -_SIZE):
             far, near = (gradients(_moved(args, turn, step)) for step in (size, size / _SMALLER))
             for place, (here, *two) in enumerate(zip(right, far, near, strict=True)):
                 jump[place] |= _jumps(here, *two)
                 largest[place] = torch.maximum(largest[place], _largest(two[1]))
+                least[place], most[place] = torch.minimum(least[place], two[1]), torch.maximum(most[place], two[1])
+    if between:
+        ends = [(a - _MOVED * size, b + _MOVED * size) for a, b, size in zip(least, most, largest, strict=True)]
+    else:
+        ends = [(-2 * size, 2 * size) for size in largest]
     return [
-        torch.where(where, 2 * most, -1.0) if bool(where.any()) else None
-        for where, most in zip(jump, largest, strict=True)
+        (torch.where(where, low, math.inf), torch.where(where, high, -math.inf)) if bool(where.any()) else None
+        for where, (low, high) in zip(jump, ends, strict=True)
     ]
 
 

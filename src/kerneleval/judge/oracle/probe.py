@@ -20,7 +20,7 @@ from kerneleval.records import Argument, TensorSpec
 Range = tuple[Any, Any]
 """The least and the largest number, as numbers or tensors of one element."""
 
-_DOMAINS: dict[str, Range] = {"uniform": (0.0, 1.0), "symmetric": (-1.0, 1.0), "above_one": (1.0, math.inf)}
+DOMAINS: dict[str, Range] = {"uniform": (0.0, 1.0), "symmetric": (-1.0, 1.0), "above_one": (1.0, math.inf)}
 """Where the operators are defined that draw such values (``TensorSpec.values``), but for 0, which nothing crosses."""
 
 _PRIME = 65521
@@ -62,7 +62,7 @@ def probed(tensor: torch.Tensor, number: int, size: float = 0.0, within: Range |
 def domains(specs: Sequence[Argument], args: Sequence[Any]) -> list[Range | None]:
     """Where each argument of floating or complex numbers may lie, in order; None: anywhere."""
     return [
-        _DOMAINS.get(spec.values)
+        DOMAINS.get(spec.values)
         for spec, arg in zip(specs, args, strict=True)
         if isinstance(spec, TensorSpec) and (arg.is_floating_point() or arg.is_complex())
     ]

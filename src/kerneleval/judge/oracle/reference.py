@@ -47,7 +47,7 @@ from kerneleval.judge.oracle.expectation import (
     reduction_length,
     tiles,
 )
-from kerneleval.judge.oracle.probe import AGAIN, domains, own_range, probed
+from kerneleval.judge.oracle.probe import AGAIN, DOMAINS, domains, own_range, probed
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.inputs import gradient_of, laid_out
 from kerneleval.records import (
@@ -381,6 +381,8 @@ def _probed(call: ReferenceCall, *, wide: bool = False, number: int = 0, size: f
     specs = () if problem is not None else call.task.arguments(call.case.dims_map, call.case.dtype)
     known = domains(specs, call.args) if specs else []
     even = size > 0 and any(isinstance(spec, TensorSpec) and spec.even for spec in specs)
+    placed = call.task.tolerance.placed
+    places = {i for i, one in enumerate(known) if placed and one == DOMAINS["symmetric"]}
     if size > 0 and _has_ties(specs, call.args):
         return call.converted(_wide) if wide else call
 
@@ -391,6 +393,8 @@ def _probed(call: ReferenceCall, *, wide: bool = False, number: int = 0, size: f
             within = known[place] if place < len(known) else None
         own = _wide(tensor, place) if wide else tensor
         out = probed(own, place + number, size, within)
+        if place in places:  # 1 is added to them before they are multiplied
+            out = torch.where(own.abs() < 1, own + (out - own) / own.abs().clamp_min(PROBE**4), out)
         if even and tensor.is_floating_point() and tensor.itemsize > 2:  # what is exact in every kernel stays so
             out = torch.where(tensor.half() == tensor, own, out)
         return out
@@ -526,17 +530,18 @@ def _expectation(runs: _Runs) -> Expectation:
             for free in found:
                 expected = tuple(one.with_free(where) for one, where in zip(expected, free, strict=True))
         if call.task.tolerance.kinks and case.direction == "backward":
-            expected = tuple(replace(e, kinks=most) for e, most in zip(expected, _kinks(call), strict=True))
+            expected = tuple(replace(e, kinks=both) for e, both in zip(expected, _kinks(call), strict=True))
         if case.distribution == "large_scale":
             expected = tuple(replace(one, overflows=_overflows(one, call.given)) for one in expected)
         return Expectation(outputs=expected, args=(*call.args, *(call.grads or ())))
 
 
-def _kinks(call: ReferenceCall) -> list[torch.Tensor | None]:
+def _kinks(call: ReferenceCall) -> list[tuple[torch.Tensor, torch.Tensor] | None]:
     """``Expected.kinks`` of each gradient."""
     wide = call.converted(_wide)
     with precision(tf32=False):
-        return kinks.limits(lambda args: replace(wide, args=args).run("fp64"), wide.args)
+        between = call.task.tolerance.kinks == "between"
+        return kinks.limits(lambda args: replace(wide, args=args).run("fp64"), wide.args, between=between)
 
 
 def _asks_less(call: ReferenceCall) -> bool:

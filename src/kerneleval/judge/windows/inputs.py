@@ -276,7 +276,8 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
     """Puts in what several arguments share, and what replaces parts of them; not where elements must be equal."""
     if any(isinstance(spec, TensorSpec) and spec.wide for spec in specs):
         widen(specs, values, case, stream(seed, "whole numbers", device))
-    mark_ignored(specs, values, stream(seed, "ignored", device))
+    if any(isinstance(spec, TensorSpec) and spec.ignored for spec in specs):
+        mark_ignored(specs, values, stream(seed, "ignored", device))
     if case.layout == "expanded":
         return
     match case.distribution:

@@ -133,7 +133,13 @@ TASKS = (
     ),
     _activation("relu_squared", "out = max(x, 0) ** 2", _relu_squared, 2, source="model"),
     _activation(
-        "combined_activation", "out = sigmoid(tanh(x)) * max(x, 0)", _combined, 6, source="model", level=2, kinks=True
+        "combined_activation",
+        "out = sigmoid(tanh(x)) * max(x, 0)",
+        _combined,
+        6,
+        source="model",
+        level=2,
+        kinks="between",
     ),
     _activation(
         "relu_backward",

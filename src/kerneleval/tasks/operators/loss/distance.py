@@ -209,7 +209,7 @@ TASKS = (
         "out[m] = sum_n |x[m, n] - y[m, n]| / (|x[m, n]| + |y[m, n]| + 1e-6)",
         _canberra_distance,
         7,
-        kinks=True,
+        kinks="free",
         **_SHORT,
     ),
     _between(
@@ -276,8 +276,8 @@ TASKS = (
         )
         for name, norm, reference, more in (
             ("normalize", "sqrt(sum_n x[m, n] ** 2)", F.normalize, {}),
-            ("normalize_l1", "sum_n |x[m, n]|", _normalize_l1, {"kinks": True}),
-            ("normalize_max", "max_n |x[m, n]|", _normalize_max, {"reduction": "1", "kinks": True}),
+            ("normalize_l1", "sum_n |x[m, n]|", _normalize_l1, {"kinks": "free"}),
+            ("normalize_max", "max_n |x[m, n]|", _normalize_max, {"reduction": "1", "kinks": "free"}),
         )
     ),
     _across(

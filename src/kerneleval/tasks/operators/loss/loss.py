@@ -319,7 +319,7 @@ TASKS = (
         3,
         over=(_X, _SIGN),
         relations=_NEGATED,
-        kinks=True,
+        kinks="between",
     ),
     *_loss(
         "squared_hinge_loss",
@@ -391,7 +391,7 @@ TASKS = (
         plain("quantile", 0.875),
         source="model",
         level=2,
-        kinks=True,
+        kinks="between",
     ),
     _backward("mse_loss_backward", "2 * (x - target) * grad", _mse_backward, 3),
     _backward(

@@ -7,6 +7,7 @@ ends (-1 and 1) are the outer edges of the outer pixels, with ``align_corners`` 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -73,6 +74,7 @@ _SAMPLED: Any = {
     "dims": _RESIZED,
     "derive": {"two": 2},
     "gathered": "P * Q",
+    "placed": True,
     "scaling": 0,
     "relations": (permutation("channel_permutation", {0: 1}, {0: 1}),),
     "without": ("large_scale",),
@@ -137,10 +139,11 @@ TASKS = (
         "out[b, c, p, q] = x[b, c] at column (g0 + 1) * (W - 1) / 2 and row (g1 + 1) * (H - 1) / 2 for g = "
         "grid[b, p, q], moved to the edge from outside, between its four neighbours",
         _grid_sample_border,
-        (data("x", "B C H W"), _GRID),
+        (data("x", "B C H W"), replace(_GRID, borders=(-1.0, 1.0))),
         "B C P Q",
         each=20,
         reduction="4",
+        kinks="between",  # beyond the edge the slope is 0
         **_SAMPLED,
     ),
     spatial(

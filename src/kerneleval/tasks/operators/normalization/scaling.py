@@ -119,7 +119,7 @@ _IMAGE: Any = {
 }
 
 TASKS = (
-    _scaled("l1_normalize", "out[m] = x[m] / mean(|x[m]|)", _l1_normalize, 3, kinks=True, **_NOT_ZERO),
+    _scaled("l1_normalize", "out[m] = x[m] / mean(|x[m]|)", _l1_normalize, 3, kinks="free", **_NOT_ZERO),
     _scaled("l2_normalize", "out[m] = x[m] / sqrt(sum(x[m] ** 2))", _l2_normalize, 3, **_NOT_ZERO),
     _scaled(
         "frobenius_normalize",
@@ -186,7 +186,7 @@ TASKS = (
         _min_max,
         5,
         plain("eps", 1e-5),
-        kinks=True,
+        kinks="free",
         relations=(*_ROWS, _COLUMNS, shift("shift_invariance", 0, False)),
         without=("constant",),
         rows=("far_mean",),

@@ -222,7 +222,7 @@ TASKS = (
         "out[m] = the point next to x[m] among those of numbers that are 0 or more and whose sum is 1",
         _sparsemax,
         each=20,
-        kinks=True,
+        kinks="free",
         rows=("ordered",),
         source="model",
         level=2,
