@@ -112,13 +112,47 @@ def test_rates_are_large_in_some_rows_and_their_counts_exact(dtype: str) -> None
         assert implausible(law, task.reference(rates.clamp_max(87.3), torch.tensor([seed])), args) is not None
 
 
+@pytest.mark.parametrize("least", [10, 30, 100])
+def test_rounded_normal_numbers_are_no_counts(least: float) -> None:
+    """They passed: they have the right mean and variance."""
+    task, case = find("poisson"), case_of("poisson", {"M": 1000, "N": 1000})
+    for seed in range(2):
+        args, _ = drawn(task, case, seed)
+        rates, counts = args[0], task.reference(args[0], torch.tensor([seed + 10]))
+        normal = torch.randn(rates.shape, generator=torch.Generator().manual_seed(seed)) * rates.sqrt() + rates
+        for rounded in (normal.round(), (normal + 0.5).floor()):
+            mixed = torch.where(rates >= least, rounded.clamp_min(0), counts)
+            found = implausible(task.tolerance.law, mixed, args)
+            assert found is not None and "likelihood ratio" in found[0]
+        parts = [task.reference(share * rates, torch.tensor([seed + 20])) for share in (0.25, 0.75)]
+        assert implausible(task.tolerance.law, parts[0] + parts[1], args) is None
+
+
+def test_likelihood_ratios_are_those_of_counts_that_have_a_probability() -> None:
+    """Their mean is 1 where counts are right, which bounds how often they are large."""
+    for rate in (10.0, 40.0, 350.0):
+        counts = torch.arange(int(rate + 30 * rate**0.5), dtype=torch.float64)
+        chances = torch.exp(counts * math.log(rate) - rate - torch.lgamma(counts + 1))
+        for count, chance in zip(counts[::7], chances[::7], strict=True):
+            given = [count[None], [torch.full((1,), rate, dtype=torch.float64)], torch.zeros_like]
+            ratio = torch.exp(law_of("poisson")(*given)[2][0])
+            step = rate**-0.5
+            ends = torch.tensor([(count - 0.5 - rate) * step, (count + 0.5 - rate) * step], dtype=torch.float64)
+            low, high = torch.special.ndtr(ends)
+            if chance > 1e-12:
+                assert torch.allclose(ratio * chance, high - (low if count else 0), rtol=1e-4), (rate, count)
+    zero = torch.zeros(1, dtype=torch.float64)
+    assert implausible(law_of("poisson"), torch.full((64,), 1e6), [torch.full((64,), 10.0)]) is not None
+    assert law_of("poisson")(zero, [zero + 1], torch.zeros_like)[2].tolist() == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("rate", [0.5, 30.0, 128.0, 700.0, 2000.0])
 def test_the_law_of_counts_is_exact_at_large_rates(rate: float) -> None:
     counts = torch.arange(int(rate + 8 * rate**0.5 + 8), dtype=torch.float64)
     chances = torch.exp(counts * math.log(rate) - rate - torch.lgamma(counts + 1))
     upto = chances.cumsum(0)
     for share, wanted in ((torch.zeros_like, upto), (torch.ones_like, upto - chances)):
-        _, found = law_of("poisson")(counts, [torch.full_like(counts, rate)], share)
+        _, found, _ = law_of("poisson")(counts, [torch.full_like(counts, rate)], share)
         assert torch.allclose(found, wanted, rtol=0, atol=1e-8)
 
 

@@ -392,7 +392,7 @@ class Arg:
 
     @property
     def wide_text(self) -> str:
-        """What ``wide`` and ``ignored`` promise, to follow the bounds: ``, in some rows of all bits``; empty without."""
+        """What ``wide`` and ``ignored`` promise, to follow the bounds: ``, in some rows of all bits``; may be empty."""
         if self.ignored:
             return f", or {self.ignored}"
         if self.wide == "divisors":
@@ -534,10 +534,12 @@ class Table:
         return lambda dims: self.sizes(dims).value(formula, what)
 
 
-Law = Callable[[Any, Sequence[Any], Callable[[Any], Any]], tuple[Any, Any]]
+Law = Callable[[Any, Sequence[Any], Callable[[Any], Any]], tuple[Any, ...]]
 """(output, arguments, noise) -> (which elements no draw could give, numbers that are uniform on [0, 1] and independent
 if the output was drawn as the task says). Floating arguments come in fp64; ``noise(like)`` is uniform, for outputs
-that are discrete (a flag that is 1 with probability p becomes a number above 1 - p, at random there) or rounded."""
+that are discrete (a flag that is 1 with probability p becomes a number above 1 - p, at random there) or rounded. A
+third tensor may hold the logarithms of likelihood ratios: of distributions that kernels draw from instead, against the
+right one."""
 
 
 @dataclass(frozen=True, kw_only=True)

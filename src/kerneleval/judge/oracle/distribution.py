@@ -64,9 +64,9 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     Tests, each with a probability of 1e-9 to fail where all is right: Kolmogorov-Smirnov, chi-square over 64 bins, mean
     and variance of all and of every block of 64 and of 1,024, the correlation at any lag of the numbers and of how far
     they are from 1/2, and how many numbers of one row are too near one another, as where many of what could be drawn
-    never is.
+    never is; and whether a rival of the law explains them better.
     """
-    impossible, uniform = uniforms(law, output, args)
+    impossible, uniform, *rivals = _transformed(law, output, args)
     count = int(torch.count_nonzero(impossible))
     if count:
         flat = int(impossible.reshape(-1).int().argmax())
@@ -90,6 +90,7 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     ]
     if not output.is_floating_point() or unit_roundoff(output.dtype) <= _FINE:
         found.append(("nearness", _nearness(uniform, output.shape[-1] if n == output.numel() and output.ndim else n)))
+    found.extend(("likelihood ratio", _of_rivals(one)) for one in rivals)
     if n > longest:
         apart = 1 << math.ceil(math.log2(n / longest))
         found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
@@ -159,14 +160,27 @@ def _of_cycles(count: int, n: int, permutations: int) -> float:
 
 def uniforms(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """(which elements no draw could give, what the law makes of the others: flat, fp64, within [0, 1])."""
+    impossible, uniform, *_ = _transformed(law, output, args)
+    return impossible, uniform
+
+
+def _transformed(law: Law, output: torch.Tensor, args: Sequence[Any]) -> list[torch.Tensor]:
+    """The same, and the logarithms of likelihood ratios if the law has rivals."""
     generator = torch.Generator(device=output.device).manual_seed(secrets.randbits(63))
 
     def noise(like: torch.Tensor) -> torch.Tensor:
         return torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
 
     given = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
-    impossible, uniform = law(output, given, noise)
-    return impossible, uniform.reshape(-1).double().clamp(0, 1)
+    impossible, uniform, *rivals = law(output, given, noise)
+    return [impossible, uniform.reshape(-1).double().clamp(0, 1), *rivals]
+
+
+def _of_rivals(ratios: torch.Tensor) -> float:
+    """Bound on the probability that any of these likelihood ratios is as large where the law is right: the mean of each
+    is 1 there, so it is beyond r in one draw of r at most (Markov).
+    """
+    return min(1.0, len(ratios) * math.exp(-max(0.0, min(700.0, float(ratios.max())))))
 
 
 def _distance(uniform: torch.Tensor) -> float:

@@ -210,9 +210,9 @@ _ALIKE_ROWS = 16
 _MATRICES = {"off_eye": off_eye, "skew": skew}
 _CENTRED = ("symmetric", *_MATRICES)
 _STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "rates", *_CENTRED)
-_RATES = (64.0, 2000.0)
-"""Factors of rows of large rates. exp(-rate) is 0 in fp32 beyond 103 and in fp64 beyond 745; beyond 4000 PyTorch draws
-counts of a normal distribution on GPUs."""
+_RATES = (16.0, 2000.0)
+"""Factors of rows of large rates: from where rounded normal numbers are nearly right on. exp(-rate) is 0 in fp32 beyond
+103 and in fp64 beyond 745; beyond 4000 PyTorch draws counts of a normal distribution on GPUs."""
 _FEW_RATES = 8
 """One row in so many has large rates: counts that are found one by one take their time."""
 _INDEX_STRUCTURES = 4

@@ -20,6 +20,9 @@ Noise = Callable[[Tensor], Tensor]
 _HALF_UNIT = 2.0**-7
 """Twice the roundoff of bfloat16: what a kept element of a dropout may be off, whatever its type."""
 
+_NEARLY_NORMAL = (10.0, 30.0, 100.0, 300.0)
+"""Rates from which on kernels draw rounded normal numbers instead."""
+
 
 def _generator(seed: Tensor) -> torch.Generator:
     return torch.Generator(device=seed.device).manual_seed(int(seed[0]))
@@ -147,12 +150,24 @@ def _bernoulli_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[T
     return (output != 0) & (output != 1), _flags_law(output == 1, args[0], noise)
 
 
-def _poisson_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
+def _poisson_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
     rate = args[0]
     whole = output.double().clamp_min(0)
     upto = torch.special.gammaincc(whole + 1, rate)
-    chance = torch.exp(torch.xlogy(whole, rate) - rate - torch.lgamma(whole + 1))
-    return _is_no_count(output, 0), upto - chance * noise(output)
+    chance = torch.xlogy(whole, rate) - rate - torch.lgamma(whole + 1)
+    rivals = _of_rounded_normal(rate, whole, chance)
+    return _is_no_count(output, 0), upto - torch.exp(chance) * noise(output), rivals
+
+
+def _of_rounded_normal(rate: Tensor, count: Tensor, chance: Tensor) -> Tensor:
+    """Logarithms of likelihood ratios: rounded normal numbers from each of some rates on, against right counts."""
+    some = (rate >= _NEARLY_NORMAL[0]) & (count < math.inf)
+    rate, count, chance = rate[some], count[some], chance[some]
+    step, off = rate.rsqrt(), (count - rate).abs() * rate.rsqrt()
+    # in the upper tail, where the difference of two probabilities keeps its digits; below 1/2 all are 0
+    far = torch.where((count == 0) & (rate > 0), 0.0, torch.special.ndtr(-off - step / 2))
+    ratio = (torch.special.ndtr(step / 2 - off) - far).log() - chance
+    return torch.stack([ratio[rate >= least].sum() for least in _NEARLY_NORMAL])
 
 
 def _exponential_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
