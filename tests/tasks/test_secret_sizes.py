@@ -106,6 +106,28 @@ def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:
         assert met == set(itertools.product((1, 2, 3, 4), (1, 2)))
 
 
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("interpolate_linear", "LP"),
+        ("interpolate_bilinear", "HP WQ"),
+        ("interpolate_bilinear_aligned", "HP WQ"),
+        ("interpolate_bicubic", "HP WQ"),
+        ("interpolate_area", "HP WQ"),
+        ("interpolate_trilinear", "DO HP WQ"),
+        ("adaptive_avg_pool2d", "HP WQ"),
+    ],
+)
+def test_outputs_are_twice_as_large_as_the_input_and_half_as_large(name: str, pairs: str) -> None:
+    """A kernel with a path of its own for a factor of 2, with another place of the corners there, passed."""
+    task = find(name)
+    planned = shapes.plan(task, Protocol(), SMALL)
+    for _ in range(4):
+        cases = [c.dims_map for c in secret_cases(task, planned, SMALL, large=0) if c.direction == "forward"]
+        for up, down in ((1, 2), (2, 1)):
+            assert any(all(up * dims[o] == down * dims[i] for i, o in pairs.split()) for dims in cases), (up, down)
+
+
 def test_secret_cases_repeat_planned_shapes_under_other_plain_arguments() -> None:
     """Plans kept by shapes alone were right: the stride, or the number of groups, was never another."""
     for name, plain in (("conv2d", "stride"), ("group_norm", "groups")):

@@ -305,6 +305,8 @@ def _group(
         unlike.append(behind)
         planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
         unlike += _unlike(task, planned, categories, sizes, fits)
+        if direction == "forward":
+            unlike += _doubled(task, sizes(category="small" if "small" in categories else categories[0]), fits)
     odd = _others(task, alike)[1] or ["contiguous"]
     for part in parts:
         layout = _CHANCE.choice(("contiguous", _CHANCE.choice(odd)))
@@ -489,6 +491,10 @@ def _beside_block(task: Task, dims: Mapping[str, int], name: str) -> dict[str, i
     return {**dims, name: size} if whole else None
 
 
+_DOUBLED = 12
+"""Sizes of dims that are doubled, at most, above twice the least."""
+
+
 def _unlike(
     task: Task,
     planned: Sequence[Case],
@@ -538,6 +544,22 @@ def _longer(task: Task, own: str, out: str) -> dict[str, int]:
     pairs = itertools.product(range(least, 2 * least + 2), range(dims[out].least, min(dims[out].high, 6 * least) + 1))
     fit = [{own: one, out: other} for one, other in pairs if one < other and other % one]
     return _CHANCE.choice(fit or [{}])
+
+
+def _doubled(task: Task, begun: Mapping[str, int] | None, fits: Fits) -> Iterator[dict[str, int]]:
+    """Secret sizes of which each resized dim is twice as large in the output, and of which each is half as large."""
+    pairs = _resized(task)
+    dims = {dim.name: dim for dim in task.dims}
+    for up in (True, False) if pairs and begun else ():
+        found = dict(begun or {})
+        for own, out in pairs:
+            less, more = (own, out) if up else (out, own)
+            least = max(2, dims[less].least, -(-dims[more].least // 2))
+            most = min(2 * least + _DOUBLED, dims[less].high, dims[more].high // 2)
+            found[less] = _CHANCE.randint(least, max(least, most))
+            found[more] = 2 * found[less]
+        if task.allows(found) and fits(found):
+            yield found
 
 
 def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[str, ...]]:
