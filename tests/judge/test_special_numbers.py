@@ -649,3 +649,23 @@ def test_no_gradient_is_asked_for_where_pytorch_has_another_than_the_formula() -
         if case.dtype == "float32" and case.shape_category != "edge":
             x, y, *_ = drawn(task, case)[0]
             assert min(x.norm(dim=-1).min(), y.norm(dim=-1).min()) > 1e-8
+
+
+@pytest.mark.parametrize("started", [(0.0, 0.0), (-math.inf, 0.0), (0.0, math.inf)])
+def test_a_range_of_a_row_does_not_begin_at_zero(started: tuple[float, float]) -> None:
+    """A maximum that starts at 0, or a minimum, or both passed: every row had numbers of both signs."""
+    task = find("dynamic_scaled_int8_quant_azp")
+    case = case_of(task.name, {"M": 200, "N": 130})
+    args, _ = drawn(task, case)
+    (x,) = args
+    assert bool((x.amin(-1) > 0).any()) and bool((x.amax(-1) < 0).any())
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    expectation = reference.expect(task, case, args)
+    for right in (True, False):
+        if not right:
+            high, low = high.clamp_min(started[0]), low.clamp_max(started[1])
+        scale = (high - low) * (1 / 255)
+        zero = (-128 - low / scale).round().clamp(-128, 127)
+        whole = ((x / scale).round() + zero).clamp(-128, 127).to(torch.int8)
+        result = compare([whole, scale, zero.to(torch.int8)], expectation)
+        assert isinstance(result, Match) == right

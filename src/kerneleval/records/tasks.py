@@ -278,6 +278,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     borders: tuple[float, ...] = ()
     """As ``Arg`` has it."""
+    one_sided: bool = False
+    """As ``Arg`` has it."""
     ties: str = ""
     """As ``Arg`` has it."""
     step: float = 0.0
@@ -371,6 +373,9 @@ class Arg:
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""
+    one_sided: bool = False
+    """Whether in a quarter of the rows (last dim) of standard data all numbers have one sign, at some distance from 0:
+    of quantisers with a zero point."""
     ties: str = ""
     """Name of the argument by which it is divided before it is rounded. In half of the standard cases that is a power
     of two (a plain one always), and a quarter of the elements lie half way between two whole multiples of it, in every
@@ -435,6 +440,7 @@ class Arg:
             even=self.even,
             missing=self.missing,
             borders=self.borders,
+            one_sided=self.one_sided,
             ties=self.ties,
             step=self.step,
             along=self._places(sizes),

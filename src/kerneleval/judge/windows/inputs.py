@@ -288,6 +288,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _even_rows(specs, values, seed)
             _at_borders(specs, values, seed)
             _half_steps(specs, values, seed)
+            _one_sided(specs, values, seed)
         case "large_scale" | "small_scale" if case.direction == "forward":
             _extreme(specs, values, case.distribution, seed)
     if case.distribution == "small_scale":
@@ -772,6 +773,18 @@ def _at_borders(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> 
             kind = torch.randint(4 * len(spec.borders), value.shape, generator=generator, device=value.device)
             for number, border in enumerate(spec.borders):
                 value.masked_fill_(kind == number, border)
+
+
+def _one_sided(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """What ``Arg.one_sided`` says: an eighth of the rows have no number below 0, and as many none above."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.one_sided and value.numel():
+            generator = stream(seed, f"one-sided {spec.name}", str(value.device))
+            rows = (*value.shape[:-1], 1)
+            kind = torch.randint(8, rows, generator=generator, device=value.device)
+            distance = torch.rand(rows, generator=generator, device=value.device).to(value.dtype)
+            above = value.abs() + value.abs().amax(-1, keepdim=True) * distance
+            value.copy_(torch.where(kind == 0, above, torch.where(kind == 1, -above, value)))
 
 
 def _half_steps(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
