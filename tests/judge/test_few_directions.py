@@ -1,4 +1,4 @@
-"""Problem files whose errors have few directions: a system of equations near none, solved in another way."""
+"""Problem files whose errors have few directions: a nearly singular system of equations, solved in another way."""
 
 from __future__ import annotations
 

@@ -9,11 +9,21 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval import devices
 from kerneleval.judge.oracle import kinks, reference
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
+from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.tasks import find
 
 from .conftest import case_of, drawn, gradients
+
+
+def test_places_of_timed_windows_do_not_lie_at_the_edge() -> None:
+    """Right gradients there are far from the baseline's, and each such call would be put to the oracle."""
+    case = case_of("grid_sample_border", {"B": 2, "C": 2, "H": 9, "W": 8, "P": 20, "Q": 20}, direction="backward")
+    bound = BoundCase(find("grid_sample_border"), case, devices.find("cpu"), tf32=False)
+    at_edge = [(args[1].abs() == 1).float().mean() for args in (bound.arguments(3), bound.timed_arguments(3))]
+    assert at_edge[0] > 0.1 and at_edge[1] == 0
 
 
 def _hinge(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock, timer
+from kerneleval.judge.timing import pair as timed_pair
 from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import BaselineError, BaselineSide, Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import Noise, disturbed
@@ -229,7 +230,7 @@ def wrong(timed):
     raise TimedMismatch("wrong by the oracle", {})
 
 
-def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
+def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines(monkeypatch):
     """A row of four nearly equal numbers amplifies rounding: baseline and candidate are both right, and far apart."""
     call = CallLayout(args=(), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
     buffer = WindowBuffer(WindowLayout([call] * 20, "forward"), devices.find("cpu"))
@@ -248,8 +249,11 @@ def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
     asked = []
     verify((window(off), window(base)), buffer, bounds, asked.append)
     assert sorted(float(timed.outputs[0][0]) for timed in asked) == sorted(float(off[i, 0]) for i in (3, 11))
-    with pytest.raises(TimedMismatch, match="2 of 20 calls gave a wrong output 0"):
-        verify((window(off), window(base)), buffer, bounds, wrong)
+    for nbytes in (1 << 20, 512):  # compared at once, or call by call
+        monkeypatch.setattr(timed_pair, "_COMPARE_HOST_BYTES", nbytes)
+        with pytest.raises(TimedMismatch, match="2 of 20 calls gave a wrong output 0") as raised:
+            verify((window(off), window(base)), buffer, bounds, wrong)
+        assert (raised.value.calls, raised.value.evidence["of"]) == ((3, 11), 20)
     verify((window(base), window(base)), buffer, bounds, unasked)
     asked.clear()
     verify((window(base * 1.001), window(base)), buffer, bounds, asked.append)

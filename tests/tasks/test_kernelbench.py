@@ -1129,6 +1129,17 @@ def test_every_size_is_once_larger_than_the_files_own(tmp_path):
     assert min(alone) < 99 < max(alone) and len(alone) == 5
 
 
+def test_only_rectangles_have_larger_sizes(tmp_path):
+    top = "rows = 512\ncols = 1024\nheads = 4\n"
+    own = {"rows": 512, "cols": 1024, "heads": 4}
+    for seed in range(4):
+        surveys = surveys_of(
+            tmp_path, model("return x.softmax(-1)", inputs="[torch.randn(rows, cols, heads)]", top=top)
+        )
+        for category, dims in variants(surveys, seed):
+            assert category == "rectangular" or all(dims[name] <= size for name, size in own.items()), (category, dims)
+
+
 def test_keys_are_more_where_queries_may_not_be(tmp_path):
     mask = "torch.ones(len(x), len(more[0])).tril(len(more[0]) - len(x)) == 0"
     forward = f"return (x @ more[0].mT).masked_fill({mask}, -torch.inf).softmax(-1)"

@@ -360,8 +360,8 @@ near 1 nothing else shows what rounding it costs: it hardly moves with the input
 
 _ROUNDED_TURNS, _LUCK = 8, 4.0
 """Problem files whose native error says how far others may be off: as many such oracles say how far rounding takes what
-comes out. A system of equations near none has errors along one direction, and native's may be small by luck: in outputs
-of few elements it counts up to so many times."""
+comes out. A nearly singular system of equations has errors along one direction, and native's may be small by luck: in
+outputs of few elements it counts up to so many times."""
 
 _USUAL = 2
 """Of the usual ways of a fused operator (``Task.unfused``), as many are asked: the last ones in half types, else the

@@ -159,6 +159,15 @@ class BoundCase:
             return list(self.problem.inputs(seed, self.case.distribution))
         return inputs.draw(self.specs, self.case, seed, self.device.judge_device)
 
+    def timed_arguments(self, seed: int) -> list[Any]:
+        """The same for timed windows: none lie at kinks on purpose, where right gradients are far from the baseline's
+        and each call would be put to the oracle.
+        """
+        if self.task.tolerance.kinks != "between":
+            return self.arguments(seed)
+        specs = [replace(spec, borders=()) if isinstance(spec, TensorSpec) else spec for spec in self.specs]
+        return inputs.draw(specs, self.case, seed, self.device.judge_device)
+
     def upstream(self, args: Sequence[Any], seed: int) -> list[torch.Tensor]:
         """Fresh secret upstream gradients (backward cases)."""
         if self.case.direction == "forward":

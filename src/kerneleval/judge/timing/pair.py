@@ -125,7 +125,7 @@ def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds:
     mine, theirs = pair
     assert mine.output_offsets == theirs.output_offsets  # as Pair.both has it: rows of both are of the same calls
     numbers = sorted(range(len(layout.calls)), key=mine.output_offsets.__getitem__)
-    wrong: list[TimedMismatch] = []
+    wrong: list[tuple[int, int, float]] = []
     for index, (shape, dtype) in enumerate(layout.calls[0].outputs):
         numel = math.prod(shape)
         if numel == 0:
@@ -134,11 +134,18 @@ def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds:
         step = max(1, _most_bytes(got) // (numel * DTYPES[dtype]))
         for start in range(0, len(layout.calls), step):
             part = slice(start, start + step)
-            if found := _compare(got[part], want[part], index, numbers[part], bounds):
-                wrong.append(found)
+            errors = _compare(got[part], want[part], index, bounds)
+            wrong += [(numbers[start + row], index, error) for row, error in errors.items()]
     if wrong:
-        first, calls = min(wrong, key=lambda one: one.calls), sorted({call for one in wrong for call in one.calls})
-        raise TimedMismatch(str(first), first.evidence, calls)
+        call, index, error = min(wrong)
+        calls, alike = sorted({call for call, _, _ in wrong}), sorted(call for call, of, _ in wrong if of == index)
+        count, bound = len(layout.calls), bounds.relative_rms
+        raise TimedMismatch(
+            f"in a timed window {len(alike)} of {count} calls gave a wrong output {index} "
+            f"(call {call}: relative error {error:.3g}, bound {bound:.3g})",
+            {"calls": alike[:16], "of": count, "output": index, "error": error, "bound": bound},
+            calls,
+        )
 
 
 def _stacked(window: Window, layout: WindowLayout, index: int, dtype: str, numel: int) -> torch.Tensor:
@@ -148,10 +155,8 @@ def _stacked(window: Window, layout: WindowLayout, index: int, dtype: str, numel
     return typed_view(window.outputs, getattr(torch, dtype), (len(layout.calls), numel), (stride, 1), first // size)
 
 
-def _compare(
-    got: torch.Tensor, want: torch.Tensor, index: int, numbers: Sequence[int], bounds: TimedBounds
-) -> TimedMismatch | None:
-    """What differs in one output of the calls of these numbers, a row each; None: nothing."""
+def _compare(got: torch.Tensor, want: torch.Tensor, index: int, bounds: TimedBounds) -> dict[int, float]:
+    """Rows (one for each call) that differ in an output, with their relative errors."""
     if not got.dtype.is_floating_point or is_eight_bit(got):
         different = (got != want).sum(dim=1)
         allowed = 0 if not got.dtype.is_signed else int(0.001 * got.shape[1])
@@ -162,23 +167,14 @@ def _compare(
         least = bounds.scale(index)
         rms, worst = _errors(got, want, least)
         if bool(((rms <= bounds.relative_rms) & (worst <= bounds.worst)).all()):
-            return None
+            return {}
         equal = same(got, want)  # NaN and infinities that both have are no error, and cost a closer look
         rms, worst = _errors(torch.where(equal, want, got).nan_to_num(), want.nan_to_num(), least)
         at_same_places = (equal | (got.isfinite() & want.isfinite())).all(dim=1)
         bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~at_same_places
         figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
-    if not bool(bad.any()):
-        return None
     errors, flags = figures.cpu().tolist()
-    found = sorted((call, errors[row]) for row, call in enumerate(numbers) if flags[row])
-    calls, error, bound = [call for call, _ in found], found[0][1], bounds.relative_rms
-    return TimedMismatch(
-        f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
-        f"(call {calls[0]}: relative error {error:.3g}, bound {bound:.3g})",
-        {"calls": calls[:16], "of": got.shape[0], "output": index, "error": error, "bound": bound},
-        calls,
-    )
+    return {row: errors[row] for row, flag in enumerate(flags) if flag}
 
 
 def _errors(got: torch.Tensor, want: torch.Tensor, least: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -315,7 +315,7 @@ class Timer:
         known = calls.calibration[case]
 
         def draw(seed: int) -> list[torch.Tensor]:
-            args = bound.arguments(seed)
+            args = bound.timed_arguments(seed)
             return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
 
         baselines = self._baselines(case, bound, fresh=False)

@@ -363,6 +363,8 @@ class WindowBuffer:
     def copy_of_later(self, first: int) -> torch.Tensor:
         """A copy of these bytes, until the next such copy: new pages take a host longer than copying to them."""
         later = self.later(first)
+        if later.device.type != "cpu":
+            return later.clone()
         if self._copy is None:
             self._copy = torch.empty_like(self.bytes)
         return self._copy[: len(later)].copy_(later)

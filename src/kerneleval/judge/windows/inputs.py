@@ -16,13 +16,11 @@ from typing import Any
 import torch
 
 from kerneleval.devices import contiguous_strides
+from kerneleval.judge.windows import structures
 from kerneleval.judge.windows.matrices import off_eye, skew
 from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
-    BINNED,
     DISTRIBUTIONS,
-    FAR_DEVIATION,
-    FAR_MEANS,
     LAYOUTS,
     ROW_DISTRIBUTIONS,
     Argument,
@@ -200,13 +198,6 @@ _NAN_ROWS = 32
 """One in so many rows is nothing but NaN, at least one, and as many have one number; so with each kind of infinite row.
 """
 _MOST_EXCHANGED = 1 << 23
-_OPEN = 4
-"""Least places that each other row of a mask leaves open, where it has as many."""
-_LONELY = 8
-"""One in so many rows of a mask has a single open place, where there are as many: what comes out of it is
-that of the value there, and gradients are rounding noise, so forward alone."""
-_ALIKE_ROWS = 16
-"""Rows of a mask that are open in the same manner."""
 _MATRICES = {"off_eye": off_eye, "skew": skew}
 _CENTRED = ("symmetric", *_MATRICES)
 _STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "rates", *_CENTRED)
@@ -215,18 +206,6 @@ _RATES = (16.0, 2000.0)
 103 and in fp64 beyond 745; beyond 4000 PyTorch draws counts of a normal distribution on GPUs."""
 _FEW_RATES = 8
 """One row in so many has large rates: counts that are found one by one take their time."""
-_INDEX_STRUCTURES = 4
-"""Ways in which indices are not uniform: see :func:`_indices`."""
-_ORDERS = 6
-"""Structures of rows under ``ordered``: see :func:`_in_order`."""
-_CONTRAST = 2.0**-10
-"""Factor on the differences within rows of low contrast, at least eight roundings of the type."""
-_LANES = 10
-"""Binary logarithm of the largest distance of places that are filled first: threads of a block."""
-_FEW = 3
-"""Values in a row of few bins, at most."""
-_TIED = 8
-"""Values in a row of ties, at most."""
 
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
@@ -261,7 +240,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             tensor = _repeated(given, case.distribution, case.layout, generator)
             usual = (case.distribution, case.layout) == ("standard", "contiguous")
             if spec.ids and not usual and case.layout != "expanded" and case.distribution not in ("constant", "zeros"):
-                tensor = _indices(given, case, tensor, generator)
+                tensor = structures.indices(given, case, tensor, generator)
             if spec.missing and case.direction == "backward" and case.layout != "expanded":
                 _missing(spec, case.distribution, tensor, generator)
             if spec.equals and case.direction == "backward" and case.layout != "expanded":
@@ -410,103 +389,19 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
     """
     tensor = _values(spec, spec.shape, generator)
     if spec.role == "index" and (case.distribution, case.layout) != ("standard", "contiguous"):
-        tensor = _indices(spec, case, tensor, generator)
+        tensor = structures.indices(spec, case, tensor, generator)
     if spec.lengths:
-        return _beside_blocks(spec, tensor, generator)
+        return structures.beside_blocks(spec, tensor, generator)
     if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
             tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
-        tensor = _open(tensor, generator)
-        if case.direction == "forward" and tensor.numel() >= _LONELY * tensor.shape[-1]:
-            tensor = _lonely(tensor, generator)
+        tensor = structures.opened(tensor, generator)
+        tensor = structures.lonely(tensor, generator) if case.direction == "forward" else tensor
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
-
-
-def _beside_blocks(spec: TensorSpec, lengths: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The lengths, a secret half of them at a multiple of 256, 512 or 1024, or one beside, where their range has any:
-    kernels that divide a sequence have a last part there that is full, or of a single element.
-    """
-
-    def secret(low: int, high: int) -> torch.Tensor:
-        return torch.randint(low, high, lengths.shape, generator=generator, device=lengths.device)
-
-    block = 256 << secret(0, 3)
-    most = (spec.high - 1) // block
-    placed = block * (1 + secret(0, 1 << 30) % most.clamp(min=1)) + secret(-1, 2)
-    inside = (most > 0) & (placed >= spec.low) & (placed < spec.high)
-    return torch.where(inside & (secret(0, 2) == 0), placed, lengths)
-
-
-def _indices(spec: TensorSpec, case: Case, uniform: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Indices with the structure of real ones: all the same, skewed, sorted, or at the two ends of their range. Which
-    of these, distribution and layout say, so that the cases of one dtype have all of them.
-
-    Where colliding terms are added up in a half type, indices are at most sorted: PyTorch adds them in the type, so
-    that a hundred of them leave nothing but rounding.
-    """
-    if uniform.numel() < 2 or spec.high - spec.low < 2:
-        return uniform
-    structure = (DISTRIBUTIONS.index(case.distribution) + LAYOUTS.index(case.layout)) % _INDEX_STRUCTURES
-    flip = bool(torch.randint(2, (), generator=generator, device=uniform.device))
-    if _dtype(case.dtype).itemsize <= 2 and (spec.summed or case.direction == "backward"):
-        return _sorted(uniform, descending=flip) if structure == 2 else uniform
-    ends = torch.where(uniform % 2 == 0, spec.low, spec.high - 1)
-    match structure:
-        case 0:
-            return (ends if flip else uniform).reshape(-1)[:1].expand(uniform.numel()).reshape(uniform.shape).clone()
-        case 1:
-            return _skewed(spec, uniform, generator)
-        case 2:
-            return _sorted(_skewed(spec, uniform, generator), descending=flip)
-    return ends.to(uniform.dtype)
-
-
-def _sorted(indices: torch.Tensor, *, descending: bool) -> torch.Tensor:
-    return indices.reshape(-1).sort(descending=descending).values.view(indices.shape)
-
-
-def _skewed(spec: TensorSpec, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Indices by Zipf's law: a secret value is the most frequent, each following one less so, and most do not occur."""
-    values = spec.high - spec.low
-    unit = torch.rand(like.shape, generator=generator, device=like.device, dtype=torch.float64)
-    first = torch.randint(values, (), generator=generator, device=like.device)
-    rank = ((values + 1.0) ** unit - 1).long().clamp_(max=values - 1)
-    return ((first + rank) % values + spec.low).to(like.dtype)
-
-
-def _open(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The mask with secret places opened in each row, one in every quarter; half of its rows, neighbours together, are
-    open at one end alone, as padding and causal masks are.
-
-    A row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise.
-    """
-    rows, width = (*mask.shape[:-1], 1), mask.shape[-1]
-    for part in range(_OPEN):
-        first, stop = part * width // _OPEN, (part + 1) * width // _OPEN
-        if first < stop:
-            place = torch.randint(first, stop, rows, generator=generator, device=mask.device)
-            mask.scatter_(-1, place, mask.new_ones(()).expand(rows))
-    if width <= _OPEN:
-        return mask
-    count = mask.numel() // width
-    styles = torch.randint(4, (count // _ALIKE_ROWS + 1,), generator=generator, device=mask.device)
-    style = styles.repeat_interleave(_ALIKE_ROWS)[:count].view(rows)
-    seen = torch.randint(_OPEN, width + 1, rows, generator=generator, device=mask.device)
-    place = torch.arange(width, device=mask.device)
-    mask = torch.where(style == 0, place < seen, mask)
-    return torch.where(style == 1, place >= width - seen, mask)
-
-
-def _lonely(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The mask with a single place open in every eighth row or so."""
-    rows, width = (*mask.shape[:-1], 1), mask.shape[-1]
-    few = torch.randint(_LONELY, rows, generator=generator, device=mask.device) == 0
-    place = torch.randint(width, rows, generator=generator, device=mask.device)
-    return torch.where(few, torch.arange(width, device=mask.device) == place, mask)
 
 
 def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:
@@ -537,8 +432,9 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
     if distribution == "constant":
         return _constant(spec, dtype, generator).expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
-    if distribution in ROW_DISTRIBUTIONS and (spec.along or spec.slow != (1.0, 0.0)):
-        return _by_rows(spec, tensor, distribution, generator).mul_(spec.scale)
+    of_rows = distribution in ROW_DISTRIBUTIONS and (spec.along or spec.slow != (1.0, 0.0))
+    if of_rows and (distribution != "full" or spec.edges):
+        return structures.by_rows(spec, tensor, distribution, generator).mul_(spec.scale)
     if distribution == "ordered" and spec.values == "normal":  # a bias of what is selected: ties stay ties
         return torch.zeros(shape, dtype=dtype, device=generator.device)
     if distribution == "standard" or distribution in ROW_DISTRIBUTIONS:
@@ -912,78 +808,6 @@ def _with_large(rates: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return torch.where(chosen, (rates * factor).clamp(max=most).to(rates.dtype), rates)
 
 
-def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:
-    """Standard values with the structure of one of ``ROW_DISTRIBUTIONS``, not scaled; contiguous."""
-    if distribution == "full":
-        return tensor.abs_().add_(spec.edges[1] + 1) if spec.edges else _structured(spec, tensor, generator)
-    if distribution == "long_memory":
-        factor, shift = spec.slow if spec.slow != (1.0, 0.0) else (1.0, float(spec.values == "normal"))
-        return tensor.mul_(factor).add_(shift)
-    dims = [*(dim for dim in range(tensor.ndim) if dim not in spec.along), *spec.along]
-    moved = tensor.permute(dims)
-    rows = moved.reshape(-1, math.prod(tensor.shape[dim] for dim in spec.along))
-    if not rows.numel():
-        return tensor
-    turn = torch.arange(len(rows), device=tensor.device)[:, None]
-    if distribution == "ordered":
-        first = torch.randint(_ORDERS, (), generator=generator, device=tensor.device)
-        found = _in_order(rows, (turn + first) % _ORDERS, generator)
-    elif distribution == "binned":
-        found = _in_bins(spec, rows, (turn + sum(tensor.shape)) % BINNED, generator) if spec.edges else rows
-    elif spec.values == "normal" and rows.dtype.itemsize > 2:
-        found = torch.where(turn % 2 == 0, *FAR_MEANS).mul_(spec.far).to(rows.dtype).add(rows).mul_(FAR_DEVIATION)
-    else:
-        found = rows
-    return found.view(moved.shape).permute([dims.index(dim) for dim in range(tensor.ndim)]).contiguous()
-
-
-def _in_order(rows: torch.Tensor, order: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each row (last dim) in one of these orders: ascending; descending; ascending from a secret place on, around the
-    end; the largest in one class of places modulo a secret power of two; all values near one of its own; few values.
-    """
-    width, device = rows.shape[-1], rows.device
-    places = torch.arange(width, device=device)
-    turned = int(torch.randint(width, (), generator=generator, device=device))
-    most = max(1, min(_LANES, width.bit_length() - 4))
-    stride = 1 << int(torch.randint(max(1, most - 3), most + 1, (), generator=generator, device=device))
-    ranks = torch.argsort(torch.argsort(places % stride * width + places))
-    ascending = rows.sort(-1).values
-    every = (places, places.flip(0), places.roll(turned), ranks)
-    found = ascending.gather(-1, torch.stack(every)[order[:, 0].clamp(max=len(every) - 1)])
-    if rows.is_floating_point():
-        centre = ascending[:, 3 * width // 4, None]
-        contrast = max(_CONTRAST, 8 * torch.finfo(rows.dtype).eps)
-        found = torch.where(order == len(every), torch.lerp(centre, rows, contrast), found)
-    tied = rows[:, torch.randint(min(width, _TIED), (width,), generator=generator, device=device)]
-    return torch.where(order == _ORDERS - 1, tied, found)
-
-
-def _in_bins(spec: TensorSpec, rows: torch.Tensor, structure: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each row (last dim) with all elements at one edge of a bin, at the last one or at the first one; at both ends; at
-    edges and next to them; with few values, so that most bins are empty; or at edges in order.
-    """
-    first, last, step = spec.edges
-    shape, width = rows.shape, rows.shape[-1]
-
-    def secret(high: int, of: Sequence[int] = shape) -> torch.Tensor:
-        return torch.randint(high, of, generator=generator, device=rows.device)
-
-    edges = secret(round((last - first) / step) + 1 if step else 1).double() * step + first
-    beside = secret(3) - 1
-    if rows.is_floating_point() and spec.values != "integers":
-        kind = torch.finfo(rows.dtype)
-        near = torch.where(edges == 0, beside * kind.tiny, edges * (1 + beside * kind.eps))
-    else:
-        near = (edges + beside).clamp(spec.low, spec.high - 1)
-    ends = torch.where(secret(2) > 0, last, first)
-    few = rows.double()[:, secret(min(width, _FEW), (width,))]
-    alike = (edges[:, :1], torch.full_like(edges, last), torch.full_like(edges, first))
-    found = rows.double()
-    for number, values in enumerate((*alike, ends, near, few, edges.sort(-1).values)):
-        found = torch.where(structure == number, values, found)
-    return found.to(rows.dtype)
-
-
 def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
     unit = torch.rand(2, generator=generator, device=generator.device)
@@ -1010,4 +834,4 @@ def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, gener
         return value.expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
     ordered = distribution in ("ordered", "binned") and spec.values == "integers" and spec.along
-    return _by_rows(spec, tensor, distribution, generator) if ordered else tensor
+    return structures.by_rows(spec, tensor, distribution, generator) if ordered else tensor

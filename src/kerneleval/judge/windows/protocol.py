@@ -405,7 +405,7 @@ class Runner:
         times as long as copying to them.
         """
         shared = self._arenas["out"].bytes
-        if not timed or shared.device.type != "cpu":
+        if not timed or shared.device.type != "cpu" or nbytes > _LARGE_BYTES:
             return shared.new_empty(nbytes)
         if self._private is None or len(self._private) < nbytes:
             self._private = shared.new_empty(nbytes)

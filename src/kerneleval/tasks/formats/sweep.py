@@ -282,7 +282,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     rng = random.Random(digest(file.text, str(suite_seed)))
     given = own_dims(file, varied)
     found: list[tuple[str, dict[str, int]]] = []
-    forms = [base.form]
+    forms, longer = [base.form], [long for long, _ in _STRETCHES]
 
     def keep(category: str, dims: dict[str, int]) -> bool:
         made = surveys.probe(dims)
@@ -295,7 +295,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
         return True
 
     def add(category: str, changes: Sequence[tuple[Unit, _Propose]]) -> bool:
-        dims = _changed_in_turn(surveys, [(unit, propose(unit.value, rng)) for unit, propose in changes])
+        proposed = [(unit, propose(unit.value, rng), propose in longer) for unit, propose in changes]
+        dims = _changed_in_turn(surveys, [(u, [v for v in values if up or v < u.value]) for u, values, up in proposed])
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
         without = [{n: v for n, v in dims.items() if n not in unit.names} for unit in varied]
         return any(tried and keep(category, tried) for tried in (dims, *without))
@@ -313,7 +314,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     return tuple(found)
 
 
-def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Iterator[int]]]) -> dict[str, int]:
+def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[int]]]) -> dict[str, int]:
     """Units, each with the first of its values at which the problem runs together with those so far."""
     dims: dict[str, int] = {}
     for unit, values in changes:

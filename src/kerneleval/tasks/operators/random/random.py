@@ -20,8 +20,9 @@ Noise = Callable[[Tensor], Tensor]
 _HALF_UNIT = 2.0**-7
 """Twice the roundoff of bfloat16: what a kept element of a dropout may be off, whatever its type."""
 
-_NEARLY_NORMAL = (10.0, 30.0, 100.0, 300.0)
-"""Rates from which on kernels draw rounded normal numbers instead."""
+_NEARLY_NORMAL, _ELSE_RIGHT = (10.0, 30.0, 100.0), 1e-3
+"""Rates from which on kernels draw rounded normal numbers instead, and for which part of the numbers they do not: else
+a single number that no normal distribution gives would hide all others."""
 
 
 def _generator(seed: Tensor) -> torch.Generator:
@@ -165,8 +166,9 @@ def _of_rounded_normal(rate: Tensor, count: Tensor, chance: Tensor) -> Tensor:
     rate, count, chance = rate[some], count[some], chance[some]
     step, off = rate.rsqrt(), (count - rate).abs() * rate.rsqrt()
     # in the upper tail, where the difference of two probabilities keeps its digits; below 1/2 all are 0
-    far = torch.where((count == 0) & (rate > 0), 0.0, torch.special.ndtr(-off - step / 2))
+    far = torch.where(count == 0, 0.0, torch.special.ndtr(-off - step / 2))
     ratio = (torch.special.ndtr(step / 2 - off) - far).log() - chance
+    ratio = torch.logaddexp(ratio + math.log1p(-_ELSE_RIGHT), torch.full_like(ratio, math.log(_ELSE_RIGHT)))
     return torch.stack([ratio[rate >= least].sum() for least in _NEARLY_NORMAL])
 
 
