@@ -63,7 +63,7 @@ def test_the_module_is_compiled_and_keeps_its_weights_names() -> None:
 def test_a_problem_file_is_timed_against_its_compiled_model(monkeypatch: pytest.MonkeyPatch) -> None:
     trusting = "torch._inductor.config.cpp.vec_isa_ok = True  # no programs are compiled to try them: 10 s\n"
     monkeypatch.setattr(worker_pool, "_COMPILED", worker_pool._COMPILED + trusting)
-    code, out, err = check("--shapes", "sweep")
+    code, out, err = check("--shapes", "sweep", "--direction", "forward")
     assert code == 0, err
     verdict = json.loads(out)
     assert verdict["protocol"]["baseline"] == "compile" and verdict["speedup"]["cells"] > 3

@@ -1,4 +1,4 @@
-# specimen: class=phase_detection task=gelu device=cpu stage=timing reason=refuses_when_timed timed=yes categories=tiny,small,medium
+# specimen: class=phase_detection task=gelu device=cpu stage=timing reason=refuses_when_timed timed=yes categories=tiny,small
 """Right everywhere; in windows of many calls (only the clock's are) it declares every size unsupported: it is slow."""
 import math
 
