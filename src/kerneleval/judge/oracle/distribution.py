@@ -64,9 +64,9 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     Tests, each with a probability of 1e-9 to fail where all is right: Kolmogorov-Smirnov, chi-square over 64 bins, mean
     and variance of all and of every block of 64 and of 1,024, the correlation at any lag of the numbers and of how far
     they are from 1/2, and how many numbers of one row are too near one another, as where many of what could be drawn
-    never is; and whether a rival of the law explains them better.
+    never is; and whether another distribution that the law names explains them better.
     """
-    impossible, uniform, *rivals = _transformed(law, output, args)
+    impossible, uniform, *alternatives = _transformed(law, output, args)
     count = int(torch.count_nonzero(impossible))
     if count:
         flat = int(impossible.reshape(-1).int().argmax())
@@ -90,7 +90,7 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     ]
     if not output.is_floating_point() or unit_roundoff(output.dtype) <= _FINE:
         found.append(("nearness", _nearness(uniform, output.shape[-1] if n == output.numel() and output.ndim else n)))
-    found.extend(("likelihood ratio", _of_rivals(one)) for one in rivals)
+    found.extend(("likelihood ratio", _of_alternatives(one)) for one in alternatives)
     if n > longest:
         apart = 1 << math.ceil(math.log2(n / longest))
         found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
@@ -165,18 +165,18 @@ def uniforms(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[torch
 
 
 def _transformed(law: Law, output: torch.Tensor, args: Sequence[Any]) -> list[torch.Tensor]:
-    """The same, and the logarithms of likelihood ratios if the law has rivals."""
+    """The same, and the logarithms of likelihood ratios of the other distributions that the law names."""
     generator = torch.Generator(device=output.device).manual_seed(secrets.randbits(63))
 
     def noise(like: torch.Tensor) -> torch.Tensor:
         return torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
 
     given = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
-    impossible, uniform, *rivals = law(output, given, noise)
-    return [impossible, uniform.reshape(-1).double().clamp(0, 1), *rivals]
+    impossible, uniform, *alternatives = law(output, given, noise)
+    return [impossible, uniform.reshape(-1).double().clamp(0, 1), *alternatives]
 
 
-def _of_rivals(ratios: torch.Tensor) -> float:
+def _of_alternatives(ratios: torch.Tensor) -> float:
     """Bound on the probability that any of these likelihood ratios is as large where the law is right: the mean of each
     is 1 there, so it is beyond r in one draw of r at most (Markov).
     """

@@ -405,7 +405,7 @@ def _outer(factors: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
 
 def _roll(every: torch.Tensor, generator: torch.Generator, *, across: bool = False) -> None:
     """Move all elements but the first and the last of each call along, by a secret number of places of its own;
-    ``across``: they may come from the call before, which takes half as long where there are many of them.
+    ``across``: they may come from the call before, which takes a third of the time where there are many of them.
 
     Else nearly everything would stay where it was, and a candidate that kept the last product would only add what the
     few other elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth

@@ -401,8 +401,8 @@ class Runner:
         return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated)
 
     def _snapshot(self, nbytes: int, timed: bool) -> torch.Tensor:
-        """Private memory for a window's outputs; of timed windows on a host the same each time: new pages take four
-        times as long as copying to them.
+        """Private memory for a window's outputs; of timed windows on a host the same each time. To copy 278 MB to new
+        pages took 124 ms, and to pages in use 17 (one thread).
         """
         shared = self._arenas["out"].bytes
         if not timed or shared.device.type != "cpu" or nbytes > _LARGE_BYTES:

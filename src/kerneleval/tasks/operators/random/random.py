@@ -156,8 +156,8 @@ def _poisson_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Ten
     whole = output.double().clamp_min(0)
     upto = torch.special.gammaincc(whole + 1, rate)
     chance = torch.xlogy(whole, rate) - rate - torch.lgamma(whole + 1)
-    rivals = _of_rounded_normal(rate, whole, chance)
-    return _is_no_count(output, 0), upto - torch.exp(chance) * noise(output), rivals
+    alternatives = _of_rounded_normal(rate, whole, chance)
+    return _is_no_count(output, 0), upto - torch.exp(chance) * noise(output), alternatives
 
 
 def _of_rounded_normal(rate: Tensor, count: Tensor, chance: Tensor) -> Tensor:
