@@ -53,6 +53,10 @@ _SMALL = 1e-2
 _FRACTIONS = 2**8
 """Fractions in units of 1 / this are numbers of bfloat16, and of float16."""
 
+_ONE_SIDED = (253, 255)
+"""Of these fractions the products with numbers of bfloat16 are rounded down more often than up, by 0.05 % and 0.15 % in
+the mean; of all others by 0.03 % at most. A kernel that keeps scaled scores in the half type is off by as much."""
+
 
 _LOADING_S = 0.1
 """An expectation that took longer may have loaded libraries."""
@@ -119,11 +123,18 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
     def changed(value: float) -> float:
         if abs(value) < _SMALL:
             return float(f"{value * factor(value):.3g}")
-        fraction, exponent = math.frexp(value * factor(value))
-        return math.ldexp(round(fraction * _FRACTIONS), exponent) / _FRACTIONS
+        return _number_of_all_types(value * factor(value))
 
     whole = {s.name: secrets.choice(s.among) for s in specs if isinstance(s, Scalar) and s.among}
     return {name: changed(value) for name, value in values.items()} | whole
+
+
+def _number_of_all_types(value: float) -> float:
+    """The number of every floating type that is near this one, but for the ``_ONE_SIDED``."""
+    fraction, exponent = math.frexp(value)
+    whole = round(abs(fraction) * _FRACTIONS)
+    whole -= whole in _ONE_SIDED
+    return math.copysign(math.ldexp(whole, exponent) / _FRACTIONS, value)
 
 
 class BoundCase:
