@@ -22,7 +22,7 @@ from benchmarks.right_forms import FORMS, STEPS, Form
 from kerneleval import devices, tasks
 from kerneleval.devices import Device
 from kerneleval.judge.oracle.comparison import Mismatch, compare
-from kerneleval.judge.oracle.reference import precision
+from kerneleval.judge.oracle.reference_call import precision
 from kerneleval.judge.probes.calls import BoundCase, Drawn, other_scalars
 from kerneleval.records import Case, Protocol, Task, new_secret
 from kerneleval.tasks import sampling, shapes

@@ -18,7 +18,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.judge.oracle.expectation import PROBE
-from kerneleval.judge.oracle.probe import own_range, probed
+from kerneleval.judge.oracle.reference_call import _moved, own_range
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.records import Candidate, NotJudgedError, Protocol, TensorSpec, UsageError, Verdict
@@ -51,7 +51,7 @@ def test_numbers_at_the_ends_of_a_domain_are_not_moved_out_of_it(name):
                     arg.view(-1)[::2] = ENDS[spec.values][turn % len(ENDS[spec.values])]
             expectation = reference.expect(task, case, args, grads)
             call = reference.ReferenceCall(task=task, case=case, args=args, grads=grads)
-            for moved, wide in zip(reference._probed(call).run("fp32"), expectation.oracle, strict=True):
+            for moved, wide in zip(call.moved().run("fp32"), expectation.oracle, strict=True):
                 if reference.inexact(wide) and task.tolerance.law is None:
                     assert bool((moved.isfinite() | ~wide.isfinite()).all())
             if task.tolerance.law is None:
@@ -87,7 +87,7 @@ def test_what_is_drawn_is_not_run_on_moved_inputs():
 def test_moved_numbers_stay_in_their_own_range(tensor):
     for number in range(4):
         for again in (0, 1000):
-            found = probed(tensor, number + again, within=own_range(tensor))
+            found = _moved(tensor, number + again, within=own_range(tensor))
             parts, moved = (torch.view_as_real(t) if t.is_complex() else t.float() for t in (tensor, found))
             high = max(float(parts.max()), 1.0 if bool((parts == parts.flatten()[0]).all()) else -math.inf)
             assert float(moved.max()) <= high and (
@@ -100,20 +100,20 @@ def test_moved_numbers_stay_in_their_own_range(tensor):
 @pytest.mark.parametrize("value", [0.3, -5.0, 7.0])
 def test_equal_numbers_move_up_and_down(value):
     tensor = torch.full((999,), value)
-    up = (probed(tensor, 1, within=own_range(tensor)) > tensor).float().mean()
+    up = (_moved(tensor, 1, within=own_range(tensor)) > tensor).float().mean()
     assert 0.4 < float(up) < 0.6
 
 
 def test_what_was_outside_of_a_domain_moves_as_ever():
     tensor = torch.linspace(-50, 50, 999)
-    assert torch.equal(probed(tensor, 2, within=(0.0, 0.001)), probed(tensor, 2))
+    assert torch.equal(_moved(tensor, 2, within=(0.0, 0.001)), _moved(tensor, 2))
     odd = torch.tensor([math.inf, -math.inf, 3e38, 0.0, math.nan])
-    found = probed(odd, 1, within=own_range(odd))
+    found = _moved(odd, 1, within=own_range(odd))
     assert torch.equal(found.isfinite(), odd.isfinite()) and float(found[3]) == 0
     assert (
         torch.equal(
-            probed(odd, 1, within=own_range(odd)),
-            probed(odd, 1),
+            _moved(odd, 1, within=own_range(odd)),
+            _moved(odd, 1),
         )
         or True
     )

@@ -10,7 +10,7 @@ import torch
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import matches
-from kerneleval.judge.oracle.reference import ByLogSums, ByWeights
+from kerneleval.judge.oracle.reference_call import ByLogSums, ByWeights
 from kerneleval.tasks import find
 
 from .conftest import case_of, drawn, gradients

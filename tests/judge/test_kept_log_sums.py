@@ -9,7 +9,7 @@ import torch
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import matches
-from kerneleval.judge.oracle.reference import ByKeptLogSums
+from kerneleval.judge.oracle.reference_call import ByKeptLogSums
 from kerneleval.judge.windows.inputs import draw
 from kerneleval.tasks import all_tasks, find
 

@@ -15,10 +15,11 @@ import torch
 from kerneleval.devices import find as find_device
 from kerneleval.devices.cpu import threads
 from kerneleval.judge.oracle import reference as oracle
+from kerneleval.judge.oracle import reference_call
 from kerneleval.judge.oracle.calibration import _carrying, exactly, independent, positions
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import ELEMENT, Expectation, floor_of, reduction_length, unit_roundoff
-from kerneleval.judge.oracle.reference import ReferenceCall, precision
+from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.windows.inputs import expanded_dims, laid_out, strided
 from kerneleval.records import LAYOUTS, Case, Scalar, Task, TensorSpec, Tolerance, UsageError
@@ -92,7 +93,7 @@ def test_only_the_native_reference_runs_on_a_device_that_may_have_no_fp64(
 
     to = torch.Tensor.to
     monkeypatch.setattr(torch.Tensor, "to", moved)
-    monkeypatch.setattr(oracle, "laid_out", lambda arg, layout, spec: arg)  # else what it makes is not marked
+    monkeypatch.setattr(reference_call, "laid_out", lambda arg, layout, spec: arg)  # else what it makes is not marked
     case = replace(CASE, layout=layout)
     args, _ = drawn(task_of(reference), case)
     found = oracle.expect(task_of(reference), case, args, native_on="the device")

@@ -114,8 +114,8 @@ def test_the_numbers_are_announced(name: str) -> None:
 
 
 def test_products_with_a_secret_scale_are_rounded_to_either_side() -> None:
-    # with 255 / 256 attention whose scores are scaled in bfloat16 was off by 0.13 %, three times what errors may have in
-    # common: honest/half_softmax failed once in eight verdicts on a GPU
+    # with 255 / 256 attention whose scores are scaled in bfloat16 was off by 0.13 %, nearly three times what errors may
+    # have in common: honest/half_softmax failed once in eight verdicts on a GPU
     numbers = torch.arange(128, 256, dtype=torch.float64)
     for whole in range(128, 257):
         scale = _number_of_all_types(-whole / 4096)

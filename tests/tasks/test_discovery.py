@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from kerneleval import tasks
-from kerneleval.judge.oracle.reference import ReferenceCall
+from kerneleval.judge.oracle.reference_call import ReferenceCall
 from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import CATEGORIES, Case, KernelEvalError, Protocol, Task, UsageError
 from kerneleval.reports import tasks as report

@@ -28,7 +28,7 @@ from kerneleval.judge.checks.common.copies import Copies
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.expectation import Expectation, is_eight_bit, opened
-from kerneleval.judge.oracle.reference import ReferenceCall, precision
+from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views

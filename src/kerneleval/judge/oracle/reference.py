@@ -11,16 +11,13 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the usual name
-from torch.overrides import TorchFunctionMode
 
 from kerneleval.devices import Device
-from kerneleval.devices.cpu import worker_threads
 from kerneleval.judge.oracle import kinks
 from kerneleval.judge.oracle.calibration import (
     bounded,
@@ -47,13 +44,18 @@ from kerneleval.judge.oracle.expectation import (
     reduction_length,
     tiles,
 )
-from kerneleval.judge.oracle.probe import AGAIN, DOMAINS, domains, own_range, probed
+from kerneleval.judge.oracle.reference_call import (
+    AGAIN,
+    ByKeptLogSums,
+    ReferenceCall,
+    Tensors,
+    inexact,
+    precision,
+    widened,
+)
 from kerneleval.judge.windows import inputs
-from kerneleval.judge.windows.inputs import gradient_of, laid_out
 from kerneleval.records import (
     Case,
-    InfrastructureError,
-    KernelEvalError,
     NotJudgedError,
     Task,
     TensorSpec,
@@ -62,277 +64,6 @@ from kerneleval.records import (
 )
 from kerneleval.tasks.formats.jumps import Flips, Noise, jumps, noisy, too_many
 from kerneleval.tasks.formats.soundness import astray, limit_of
-from kerneleval.tasks.formats.widening import in_double
-
-Tensors = tuple[torch.Tensor, ...]
-
-
-@contextlib.contextmanager
-def precision(*, tf32: bool) -> Iterator[None]:
-    """TF32 on or off for matrix products and convolutions; restored afterwards."""
-    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, convolution.allow_tf32
-    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, convolution.allow_tf32 = before
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceCall:
-    """One call of a trusted reference."""
-
-    task: Task
-    case: Case
-    args: Sequence[Any]
-    grads: Sequence[torch.Tensor] | None = None
-    """Upstream gradients; None: forward."""
-    problem: Any = None
-    """Module problem; None: an operator."""
-    weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    """Of the module problem."""
-    native_on: str = ""
-    """Torch device on which the native reference runs, where the judge works on another; empty: where the arguments
-    lie. Module problems run where they were built."""
-
-    def natively(self) -> Tensors:
-        """Outputs of the native reference, in the case's dtype, wherever it ran."""
-        with worker_threads(self.args):
-            outputs = self.run(self.case.dtype)
-        if not self.native_on or self.problem is not None:
-            return outputs
-        return tuple(output.cpu() for output in outputs)
-
-    def there(self) -> ReferenceCall:
-        """The same call on arguments that lie where the native reference runs."""
-        if not self.native_on or self.problem is not None:
-            return self
-
-        def moved(value: Any) -> Any:
-            return value.to(self.native_on) if isinstance(value, torch.Tensor) else value
-
-        grads = None if self.grads is None else [moved(g) for g in self.grads]
-        return replace(self, args=[moved(a) for a in self.args], grads=grads)
-
-    def run(self, what: str) -> Tensors:
-        """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
-
-        Raises:
-            UsageError: the reference raises.
-            InfrastructureError: the device has too little memory.
-        """
-        try:
-            if self.problem is not None:
-                runner = self.problem.oracle if what == "fp64" else self.problem.reference
-                return tuple(runner(list(self.args), dict(self.weights)))
-            # a file of one's own may widen half types to fp32, as its kernels do: its oracle is wider still; casts to
-            # half types are what its operator does
-            own = what == "fp64" and self.task.baseline_source
-            with in_double(halves=False) if own else contextlib.nullcontext():
-                found = self._forward() if self.case.direction == "forward" else self._backward()
-        except torch.OutOfMemoryError as error:
-            text = f"too little device memory for the {what} reference at {self.case.key}"
-            raise InfrastructureError(text) from error
-        except KernelEvalError:
-            raise
-        except Exception as error:
-            text = f"the reference of task {self.task.name} raised in {what} at {self.case.key}: "
-            raise UsageError(text + f"{type(error).__name__}: {error}") from error
-        given = (*self.args, *(self.grads or ()))
-        taken = {a.untyped_storage().data_ptr() for a in given if isinstance(a, torch.Tensor)}
-        return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
-
-    @property
-    def given(self) -> tuple[Any, ...]:
-        """Arguments, upstream gradients and weights."""
-        return (*self.args, *(self.grads or ()), *self.weights.values())
-
-    @property
-    def inside(self) -> torch.dtype | None:
-        """The half type to which a problem file casts of its own accord, known once there is an oracle."""
-        found: torch.dtype | None = getattr(self.problem, "inside", None)
-        return found
-
-    @property
-    def narrow(self) -> bool:
-        """Whether any tensor is of a half type, or becomes one on the way."""
-        tensors = [a for a in (*self.args, *self.weights.values()) if isinstance(a, torch.Tensor)]
-        return self.inside is not None or any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
-
-    def _forward(self) -> Tensors:
-        args = [a.clone() if isinstance(a, torch.Tensor) else a for a in self.args] if self.task.in_place else self.args
-        with torch.no_grad():
-            return _outputs(self.task.reference(*args))
-
-    def _backward(self) -> Tensors:
-        args, leaves = list(self.args), []
-        for position, spec in enumerate(self.task.arguments(self.case.dims_map, self.case.dtype)):
-            if isinstance(spec, TensorSpec) and spec.differentiable:
-                args[position] = args[position].detach().requires_grad_()
-                leaves.append(args[position])
-        with torch.enable_grad():
-            outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
-            return torch.autograd.grad(outputs, leaves, list(self.grads or ()))
-
-    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> ReferenceCall:
-        """The same call on converted tensors; ``convert`` also gets a running number."""
-        count = iter(range(1 << 30))
-
-        def each(value: Any) -> Any:
-            return convert(value, next(count)) if inexact(value) else value
-
-        return replace(
-            self,
-            args=[each(a) for a in self.args],
-            grads=None if self.grads is None else [each(g) for g in self.grads],
-            weights={name: each(w) for name, w in self.weights.items()},
-        )
-
-
-def inexact(value: Any) -> bool:
-    """Whether it is a tensor of floating or complex numbers."""
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def _outputs(result: Any) -> Tensors:
-    values = (result,) if isinstance(result, torch.Tensor) else tuple(result)
-    for value in values:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"a reference returns a tensor or a tuple of them, got {type(value).__name__}")
-    return tuple(value.detach() if not value.requires_grad else value for value in values)
-
-
-_SOFTMAX: tuple[Any, ...] = (F.softmax, torch.softmax, torch.Tensor.softmax)
-_LOG_SOFTMAX: tuple[Any, ...] = (F.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)
-
-
-class _OtherSoftmax(TorchFunctionMode):
-    met = False
-    """Whether there was a softmax at all."""
-    functions: tuple[Any, ...] = _SOFTMAX
-    """Those in whose place another formula is used."""
-
-    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """Softmax over one dim."""
-        raise NotImplementedError
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """The call, or the same by another formula."""
-        options = dict(kwargs or {})
-        if func in self.functions:
-            of_tensors = func in (F.softmax, F.log_softmax)
-            names = ("input", "dim", "_stacklevel", "dtype") if of_tensors else ("input", "dim", "dtype")
-            given = dict(zip(names, args, strict=False)) | options
-            scores, dim, dtype = given.get("input", given.get("self")), given.get("dim"), given.get("dtype")
-            if isinstance(scores, torch.Tensor) and isinstance(dim, int) and scores.dim():
-                self.met = True
-                return self.weights(scores if dtype is None else scores.to(dtype), dim)
-        return func(*args, **options)
-
-
-class ByLogSums(_OtherSoftmax):
-    """While it is entered, softmax is made from the logarithm of each row's sum, as by kernels that keep or combine
-    such logarithms (FlashDecoding, cross entropies). Of scores in the thousands that number is rounded more coarsely
-    than the weights are, and the native softmax may show nothing of it.
-    """
-
-    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """``exp(x - log sum exp(x))``."""
-        return torch.exp(scores - torch.logsumexp(scores, dim, keepdim=True))
-
-
-class ByKeptLogSums(_OtherSoftmax):
-    """While it is entered, softmax, log-softmax and cross entropy are made from the logarithm of each row's sum, in
-    fp32 at least, which their gradients take too: as kernels do that keep one number a row for the backward.
-    """
-
-    functions = (*_LOG_SOFTMAX, *_SOFTMAX)
-    _exponential = False
-
-    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """``x - log sum exp(x)``, of a softmax the exponential of it."""
-        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        logs = wide - torch.logsumexp(wide, dim, keepdim=True)
-        return (logs.exp() if self._exponential else logs).to(scores.dtype)
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """The call, or the same by another formula."""
-        options = dict(kwargs or {})
-        self._exponential = func in _SOFTMAX
-        if func is F.cross_entropy:
-            self.met = True
-            given = {name: value for name, value in options.items() if name not in ("size_average", "reduce")}
-            return _cross_entropy(self, *args, **given)
-        return super().__torch_function__(func, types, args, options)
-
-
-def _cross_entropy(
-    formula: ByKeptLogSums,
-    logits: torch.Tensor,
-    targets: torch.Tensor,
-    weight: torch.Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> torch.Tensor:
-    """``F.cross_entropy`` by a formula of log-softmax; itself where shares are asked for, or some of several kinds."""
-    options: dict[str, Any] = {"weight": weight, "ignore_index": ignore_index, "reduction": reduction}
-    if targets.is_floating_point() or (label_smoothing and (weight is not None or ignore_index >= 0)):
-        return F.cross_entropy(logits, targets, label_smoothing=label_smoothing, **options)
-    classes = min(1, logits.dim() - 1)
-    logs = formula.weights(logits, classes)
-    loss = F.nll_loss(logs, targets, **options)
-    if not label_smoothing:
-        return loss
-    even = -logs.mean(classes)
-    even = even.mean() if reduction == "mean" else even.sum() if reduction == "sum" else even
-    return (1 - label_smoothing) * loss + label_smoothing * even
-
-
-class ByWeights(_OtherSoftmax):
-    """While it is entered, the gradient of softmax is made from its weights ``y`` by ``y (g - sum of g y)``, rounded as
-    kernels do. Where one weight of a row is nearly 1, what comes out is the difference of two equal numbers, and every
-    rounding leaves another one.
-
-    Args:
-        weights: dtype in which the weights are made, before they are rounded to the scores' (fp32 of half types).
-        sums: dtype in which the gradient is made; fp64 as the scalars of a CPU kernel are, fp32 in torch's order.
-    """
-
-    def __init__(self, weights: torch.dtype, sums: torch.dtype) -> None:
-        super().__init__()
-        self._weights, self._sums = weights, sums
-
-    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """Softmax whose gradient is that one."""
-        found: torch.Tensor = _Weights.apply(scores, dim, self._weights, self._sums)  # type: ignore[no-untyped-call]
-        return found
-
-
-class _Weights(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: torch.Tensor, dim: int, inner: torch.dtype, sums: torch.dtype) -> torch.Tensor:
-        own = torch.promote_types(scores.dtype, torch.float32)
-        weights = torch.softmax(scores, dim)
-        if scores.numel():
-            wide = scores.to(torch.promote_types(own, inner))
-            weights = torch.exp(wide - wide.amax(dim, keepdim=True))
-            weights = (weights / weights.sum(dim, keepdim=True)).to(own)
-        ctx.save_for_backward(weights)
-        ctx.dim, ctx.sums = dim, torch.promote_types(own, sums)
-        return weights.to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        (weights,) = ctx.saved_tensors
-        y, g = weights.to(ctx.sums), grad.to(ctx.sums)
-        return (y * (g - (y * g).sum(ctx.dim, keepdim=True))).to(grad.dtype), None, None, None
-
 
 _ROUNDINGS, _NUDGES = 2.0**-19, 8
 """How far inputs move by a few roundings of fp32 (a mean of 500 numbers, summed in turn, is off by 2^-20 at most), and
@@ -369,51 +100,9 @@ first ones.
 """
 
 
-def _wide(tensor: torch.Tensor, number: int) -> torch.Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
-
-
-def _probed(call: ReferenceCall, *, wide: bool = False, number: int = 0, size: float = 0.0) -> ReferenceCall:
-    """The same call on moved tensors (``probe.py``), in fp64 if ``wide``; ``number`` says which movement, and ``size``
-    by how much.
-    """
-    problem = call.problem
-    specs = () if problem is not None else call.task.arguments(call.case.dims_map, call.case.dtype)
-    known = domains(specs, call.args) if specs else []
-    even = size > 0 and any(isinstance(spec, TensorSpec) and spec.even for spec in specs)
-    placed = call.task.tolerance.placed
-    places = {i for i, one in enumerate(known) if placed and one == DOMAINS["symmetric"]}
-    if size > 0 and _has_ties(specs, call.args):
-        return call.converted(_wide) if wide else call
-
-    def moved(tensor: torch.Tensor, place: int) -> torch.Tensor:
-        if problem is not None:
-            within = own_range(tensor) if problem.bounded else None
-        else:
-            within = known[place] if place < len(known) else None
-        own = _wide(tensor, place) if wide else tensor
-        out = probed(own, place + number, size, within)
-        if place in places:  # 1 is added to them before they are multiplied
-            out = torch.where(own.abs() < 1, own + (out - own) / own.abs().clamp_min(PROBE**4), out)
-        if even and tensor.is_floating_point() and tensor.itemsize > 2:  # what is exact in every kernel stays so
-            out = torch.where(tensor.half() == tensor, own, out)
-        return out
-
-    return call.converted(moved)
-
-
-def _has_ties(specs: Sequence[Any], args: Sequence[Any]) -> bool:
-    """Whether an argument is divided by a power of two before it is rounded (``Arg.ties``): nothing is rounded on the
-    way there, so what lies half way between two numbers does in every kernel.
-    """
-    named = {spec.name: arg for spec, arg in zip(specs, args, strict=True)} if specs else {}
-    steps = [named[spec.ties] for spec in specs if isinstance(spec, TensorSpec) and spec.ties]
-    return any(bool((torch.frexp(torch.as_tensor(step).float()).mantissa == 0.5).all()) for step in steps)
-
-
 def _nudged(call: ReferenceCall) -> list[Tensors]:
     """Oracles on inputs moved by a few roundings: integers that differ follow from one, as a count above a mean."""
-    calls = [_probed(call, wide=True, number=5 * turn, size=_ROUNDINGS / PROBE) for turn in range(_NUDGES)]
+    calls = [call.moved(wide=True, number=5 * turn, size=_ROUNDINGS / PROBE) for turn in range(_NUDGES)]
     with precision(tf32=False):
         return [one.run("fp64") for one in calls]
 
@@ -538,7 +227,7 @@ def _expectation(runs: _Runs) -> Expectation:
 
 def _kinks(call: ReferenceCall) -> list[tuple[torch.Tensor, torch.Tensor] | None]:
     """``Expected.kinks`` of each gradient."""
-    wide = call.converted(_wide)
+    wide = call.converted(widened)
     with precision(tf32=False):
         between = call.task.tolerance.kinks == "between"
         return kinks.limits(lambda args: replace(wide, args=args).run("fp64"), wide.args, between=between)
@@ -554,7 +243,7 @@ def _asks_less(call: ReferenceCall) -> bool:
 def _of_infinities(call: ReferenceCall) -> list[torch.Tensor | None]:
     """Where each output of the reference is NaN though no input is: NaN is replaced by a number there."""
     with precision(tf32=False):
-        outputs = call.converted(lambda tensor, number: _wide(tensor, number).nan_to_num(1.0, math.inf, -math.inf))
+        outputs = call.converted(lambda tensor, number: widened(tensor, number).nan_to_num(1.0, math.inf, -math.inf))
         found = outputs.run("fp64")
     return [out.isnan() if inexact(out) and bool(out.isnan().any()) else None for out in found]
 
@@ -656,7 +345,7 @@ class _Runs:
             return self
         # eight roundings and what sums add, as floors allow for
         noise = max(f.probe_scale * PROBE * (f.conditioning + f.intermediate) for f in floors)
-        bits, formulas = math.ceil(-math.log2(noise)), [contextlib.nullcontext(), *_other_formulas(call)]
+        bits, formulas = math.ceil(-math.log2(noise)), [contextlib.nullcontext(), *call.other_formulas()]
 
         def run(turn: int) -> Tensors:
             with _ONE, precision(tf32=False), formulas[turn % len(formulas)]:
@@ -688,7 +377,7 @@ class _Runs:
 
         def run(turn: int) -> Tensors:
             rounded = Noise(bits, turn)
-            call = self.call.converted(lambda tensor, number: rounded.rounded(_wide(tensor, number)))
+            call = self.call.converted(lambda tensor, number: rounded.rounded(widened(tensor, number)))
             with _ONE, precision(tf32=False), rounded:
                 outputs = call.run("fp64")
             return tuple(held(*pair) for pair in zip(outputs, self.native, strict=True))
@@ -705,7 +394,7 @@ class _Runs:
         small = 2.0**-22
         try:
             with _ONE, precision(tf32=False):
-                moved = _probed(self.call, wide=True, size=small).run("fp64")
+                moved = self.call.moved(wide=True, size=small).run("fp64")
         except UsageError:  # the file takes no others
             return self._tolerances(self.probed)
         return self._tolerances([_calmer(*three, small) for three in zip(moved, self.probed, self.oracle, strict=True)])
@@ -791,7 +480,7 @@ class _Runs:
 
 def _exact(call: ReferenceCall) -> Tensors:
     with precision(tf32=False):
-        return (call if call.problem is not None else call.converted(_wide)).run("fp64")
+        return (call if call.problem is not None else call.converted(widened)).run("fp64")
 
 
 def _native(call: ReferenceCall, oracle: Tensors, tf32: bool, *, every: bool = True) -> Tensors:
@@ -866,7 +555,7 @@ def _has_further_forms(call: ReferenceCall) -> bool:
     """Whether native outputs of other forms may be further from the oracle, which are asked where outputs are wrong
     without them: most are right, and such a form takes as long as the usual one. Of problem files they come at once.
     """
-    return call.problem is None and (_of_other_kernels(call) or bool(call.task.unfused or _other_formulas(call)))
+    return call.problem is None and (_of_other_kernels(call) or bool(call.task.unfused or call.other_formulas()))
 
 
 def _of_other_kernels(call: ReferenceCall) -> bool:
@@ -880,7 +569,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
     """
     there = call.there()
     if _of_other_kernels(call):
-        other = _laid_out(there).natively()
+        other = there.placed().natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
         other = replace(there, task=replace(call.task, reference=unfused)).natively()
@@ -889,7 +578,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
         for turn in range(_FAR_TURNS):
             other = noisy(call.problem, call.args, call.weights, _FP32_BITS, turn)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-    for formula in _other_formulas(call):
+    for formula in call.other_formulas():
         with formula:
             other = there.natively()
         if not formula.met:
@@ -900,25 +589,13 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
     return native
 
 
-def _other_formulas(call: ReferenceCall) -> list[ByLogSums | ByKeptLogSums | ByWeights]:
-    """Formulas that show more of the rounding than the native one where few numbers decide."""
-    if call.problem is not None:
-        return [ByLogSums()] if call.case.distribution == "large_scale" else []
-    if call.case.distribution not in ("large_scale", "outlier"):
-        return []
-    if call.case.direction == "forward":
-        return [ByKeptLogSums()]
-    single, double = torch.float32, torch.float64
-    return [ByKeptLogSums(), ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
-
-
 def _unquantised(call: ReferenceCall) -> Tensors:
     """What comes out in fp64 without the quantisation; empty: the operator has none."""
     form = call.task.tolerance.exact_form
     if form is None:
         return ()
     with precision(tf32=False):
-        return replace(call, task=replace(call.task, reference=form)).converted(_wide).run("fp64")
+        return replace(call, task=replace(call.task, reference=form)).converted(widened).run("fp64")
 
 
 def _rms(tensor: torch.Tensor) -> float:
@@ -940,9 +617,9 @@ def _moved(call: ReferenceCall, oracle: Tensors) -> Tensors:
     # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
     what = "fp64" if call.problem is not None and call.narrow else "fp32"
     try:
-        moved = _probed(call).run(what)
+        moved = call.moved().run(what)
         if call.case.distribution == "outlier":
-            again = _probed(call, number=AGAIN).run(what)
+            again = call.moved(number=AGAIN).run(what)
             moved = tuple(_worse(*three) for three in zip(moved, again, oracle, strict=True))
     except UsageError as error:
         if call.problem is None or isinstance(error, NotJudgedError):
@@ -957,7 +634,7 @@ def _barely_moved(call: ReferenceCall, oracle: Tensors) -> Tensors:
     error of the native outputs alone says how exact an answer must be.
     """
     try:
-        moved = _probed(call, wide=True, size=_ROUNDINGS / PROBE).run("fp64")
+        moved = call.moved(wide=True, size=_ROUNDINGS / PROBE).run("fp64")
     except UsageError as error:
         if isinstance(error, NotJudgedError):
             raise
@@ -966,20 +643,6 @@ def _barely_moved(call: ReferenceCall, oracle: Tensors) -> Tensors:
         torch.lerp(wide, one, PROBE / _ROUNDINGS) if inexact(wide) else wide
         for wide, one in zip(oracle, moved, strict=True)
     )
-
-
-def _laid_out(call: ReferenceCall) -> ReferenceCall:
-    """The same call on arguments and upstream gradients that lie in memory as the candidate's do."""
-    specs = call.task.arguments(call.case.dims_map, call.case.dtype)
-    placed = [
-        laid_out(arg, call.case.layout, spec) if isinstance(spec, TensorSpec) and spec.role == "data" else arg
-        for arg, spec in zip(call.args, specs, strict=True)
-    ]
-    grads = None
-    if call.grads is not None:
-        forms = [gradient_of(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
-        grads = [laid_out(g, call.case.layout, form) for g, form in zip(call.grads, forms, strict=True)]
-    return replace(call, args=placed, grads=grads)
 
 
 def _scattered(native: torch.Tensor, oracle: torch.Tensor, others: Sequence[torch.Tensor]) -> torch.Tensor:

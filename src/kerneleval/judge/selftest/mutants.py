@@ -27,7 +27,7 @@ from kerneleval.judge.oracle.expectation import (
     same,
     unit_roundoff,
 )
-from kerneleval.judge.oracle.reference import ReferenceCall, Tensors, precision
+from kerneleval.judge.oracle.reference_call import ReferenceCall, Tensors, precision
 from kerneleval.judge.windows import inputs
 from kerneleval.records import Case, Task, TensorSpec, UsageError
 

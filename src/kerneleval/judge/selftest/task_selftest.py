@@ -14,7 +14,7 @@ import torch
 
 from kerneleval.judge.oracle.comparison import Mismatch, compare, keeps_to
 from kerneleval.judge.oracle.expectation import POOLED
-from kerneleval.judge.oracle.reference import precision
+from kerneleval.judge.oracle.reference_call import precision
 from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, badly_drawn, fate, known, planted, structured
 from kerneleval.records import Case, Evidence, Task
 

@@ -1,6 +1,6 @@
 """The fp64 run of a problem file: what its code computes in narrower types is computed in fp64.
 
-``module_problem.py`` runs the modules of problem files so, ``judge/oracle/reference.py`` every other reference.
+``module_problem.py`` runs the modules of problem files so, ``judge/oracle/reference_call.py`` every other reference.
 """
 
 from __future__ import annotations

@@ -1,0 +1,443 @@
+"""One call of a task's trusted reference, and the forms of it that make bounds: in fp64, in the case's dtype, on moved
+inputs, on inputs that lie as the candidate's do, and with softmax by other formulas. ``reference.py`` compares them.
+
+Moved inputs (by a small part of themselves, up or down) measure conditioning. They stay where the operator is defined.
+A probability just below 1 would be moved beyond it: on a CPU the reference raises then, and on a GPU an assert in its
+kernel ends every context of the process. What would leave the range is moved the other way, by as much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
+from torch.overrides import TorchFunctionMode
+
+from kerneleval.devices.cpu import worker_threads
+from kerneleval.judge.oracle.expectation import PROBE, as_real
+from kerneleval.judge.windows.inputs import gradient_of, laid_out
+from kerneleval.records import Argument, Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
+from kerneleval.tasks.formats.widening import in_double
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@contextlib.contextmanager
+def precision(*, tf32: bool) -> Iterator[None]:
+    """TF32 on or off for matrix products and convolutions; restored afterwards."""
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, convolution.allow_tf32 = before
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceCall:
+    """One call of a trusted reference."""
+
+    task: Task
+    case: Case
+    args: Sequence[Any]
+    grads: Sequence[torch.Tensor] | None = None
+    """Upstream gradients; None: forward."""
+    problem: Any = None
+    """Module problem; None: an operator."""
+    weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """Of the module problem."""
+    native_on: str = ""
+    """Torch device on which the native reference runs, where the judge works on another; empty: where the arguments
+    lie. Module problems run where they were built."""
+
+    def natively(self) -> Tensors:
+        """Outputs of the native reference, in the case's dtype, wherever it ran."""
+        with worker_threads(self.args):
+            outputs = self.run(self.case.dtype)
+        if not self.native_on or self.problem is not None:
+            return outputs
+        return tuple(output.cpu() for output in outputs)
+
+    def there(self) -> ReferenceCall:
+        """The same call on arguments that lie where the native reference runs."""
+        if not self.native_on or self.problem is not None:
+            return self
+
+        def moved(value: Any) -> Any:
+            return value.to(self.native_on) if isinstance(value, torch.Tensor) else value
+
+        grads = None if self.grads is None else [moved(g) for g in self.grads]
+        return replace(self, args=[moved(a) for a in self.args], grads=grads)
+
+    def run(self, what: str) -> Tensors:
+        """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
+
+        Raises:
+            UsageError: the reference raises.
+            InfrastructureError: the device has too little memory.
+        """
+        try:
+            if self.problem is not None:
+                runner = self.problem.oracle if what == "fp64" else self.problem.reference
+                return tuple(runner(list(self.args), dict(self.weights)))
+            # a file of one's own may widen half types to fp32, as its kernels do: its oracle is wider still; casts to
+            # half types are what its operator does
+            own = what == "fp64" and self.task.baseline_source
+            with in_double(halves=False) if own else contextlib.nullcontext():
+                found = self._forward() if self.case.direction == "forward" else self._backward()
+        except torch.OutOfMemoryError as error:
+            text = f"too little device memory for the {what} reference at {self.case.key}"
+            raise InfrastructureError(text) from error
+        except KernelEvalError:
+            raise
+        except Exception as error:
+            text = f"the reference of task {self.task.name} raised in {what} at {self.case.key}: "
+            raise UsageError(text + f"{type(error).__name__}: {error}") from error
+        given = (*self.args, *(self.grads or ()))
+        taken = {a.untyped_storage().data_ptr() for a in given if isinstance(a, torch.Tensor)}
+        return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """Arguments, upstream gradients and weights."""
+        return (*self.args, *(self.grads or ()), *self.weights.values())
+
+    @property
+    def inside(self) -> torch.dtype | None:
+        """The half type to which a problem file casts of its own accord, known once there is an oracle."""
+        found: torch.dtype | None = getattr(self.problem, "inside", None)
+        return found
+
+    @property
+    def narrow(self) -> bool:
+        """Whether any tensor is of a half type, or becomes one on the way."""
+        tensors = [a for a in (*self.args, *self.weights.values()) if isinstance(a, torch.Tensor)]
+        return self.inside is not None or any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
+
+    def _forward(self) -> Tensors:
+        args = [a.clone() if isinstance(a, torch.Tensor) else a for a in self.args] if self.task.in_place else self.args
+        with torch.no_grad():
+            return _outputs(self.task.reference(*args))
+
+    def _backward(self) -> Tensors:
+        args, leaves = list(self.args), []
+        for position, spec in enumerate(self.task.arguments(self.case.dims_map, self.case.dtype)):
+            if isinstance(spec, TensorSpec) and spec.differentiable:
+                args[position] = args[position].detach().requires_grad_()
+                leaves.append(args[position])
+        with torch.enable_grad():
+            outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
+            return torch.autograd.grad(outputs, leaves, list(self.grads or ()))
+
+    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> ReferenceCall:
+        """The same call on converted tensors; ``convert`` also gets a running number."""
+        count = iter(range(1 << 30))
+
+        def each(value: Any) -> Any:
+            return convert(value, next(count)) if inexact(value) else value
+
+        return replace(
+            self,
+            args=[each(a) for a in self.args],
+            grads=None if self.grads is None else [each(g) for g in self.grads],
+            weights={name: each(w) for name, w in self.weights.items()},
+        )
+
+    def moved(self, *, wide: bool = False, number: int = 0, size: float = 0.0) -> ReferenceCall:
+        """The same call on moved tensors, in fp64 if ``wide``; ``number`` says which movement, ``size`` by how much."""
+        problem = self.problem
+        specs = () if problem is not None else self.task.arguments(self.case.dims_map, self.case.dtype)
+        known = domains(specs, self.args) if specs else []
+        even = size > 0 and any(isinstance(spec, TensorSpec) and spec.even for spec in specs)
+        placed = self.task.tolerance.placed
+        places = {i for i, one in enumerate(known) if placed and one == DOMAINS["symmetric"]}
+        if size > 0 and _has_ties(specs, self.args):
+            return self.converted(widened) if wide else self
+
+        def each(tensor: torch.Tensor, place: int) -> torch.Tensor:
+            if problem is not None:
+                within = own_range(tensor) if problem.bounded else None
+            else:
+                within = known[place] if place < len(known) else None
+            own = widened(tensor, place) if wide else tensor
+            out = _moved(own, place + number, size, within)
+            if place in places:  # 1 is added to them before they are multiplied
+                out = torch.where(own.abs() < 1, own + (out - own) / own.abs().clamp_min(PROBE**4), out)
+            if even and tensor.is_floating_point() and tensor.itemsize > 2:  # what is exact in every kernel stays so
+                out = torch.where(tensor.half() == tensor, own, out)
+            return out
+
+        return self.converted(each)
+
+    def placed(self) -> ReferenceCall:
+        """The same call on arguments and upstream gradients that lie in memory as the candidate's do."""
+        specs = self.task.arguments(self.case.dims_map, self.case.dtype)
+        args = [
+            laid_out(arg, self.case.layout, spec) if isinstance(spec, TensorSpec) and spec.role == "data" else arg
+            for arg, spec in zip(self.args, specs, strict=True)
+        ]
+        grads = None
+        if self.grads is not None:
+            forms = [gradient_of(tuple(g.shape), str(g.dtype)[6:]) for g in self.grads]
+            grads = [laid_out(g, self.case.layout, form) for g, form in zip(self.grads, forms, strict=True)]
+        return replace(self, args=args, grads=grads)
+
+    def other_formulas(self) -> list[ByLogSums | ByKeptLogSums | ByWeights]:
+        """Formulas that show more of the rounding than the native one where few numbers decide."""
+        if self.problem is not None:
+            return [ByLogSums()] if self.case.distribution == "large_scale" else []
+        if self.case.distribution not in ("large_scale", "outlier"):
+            return []
+        if self.case.direction == "forward":
+            return [ByKeptLogSums()]
+        single, double = torch.float32, torch.float64
+        return [ByKeptLogSums(), ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
+
+
+def inexact(value: Any) -> bool:
+    """Whether it is a tensor of floating or complex numbers."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _outputs(result: Any) -> Tensors:
+    values = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"a reference returns a tensor or a tuple of them, got {type(value).__name__}")
+    return tuple(value.detach() if not value.requires_grad else value for value in values)
+
+
+def widened(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    """In fp64; for :meth:`ReferenceCall.converted`."""
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+# -- Inputs moved by a small part of themselves ------------------------------------------------------------------------
+
+Range = tuple[Any, Any]
+"""The least and the largest number, as numbers or tensors of one element."""
+
+DOMAINS: dict[str, Range] = {"uniform": (0.0, 1.0), "symmetric": (-1.0, 1.0), "above_one": (1.0, math.inf)}
+"""Where the operators are defined that draw such values (``TensorSpec.values``), but for 0, which nothing crosses."""
+
+_PRIME = 65521
+"""Length of the pattern of signs: prime, so that it meets the rows of no tensor in step."""
+
+AGAIN = 1000
+"""What a second movement adds to the numbers of the tensors."""
+
+_OTHER_SIZES = (1.0, 1.45, 1.15, 1.3)
+"""Multiples of PROBE by which the tensors move the second time: where one product of two numbers decides, both may have
+moved by the same the first time, one up and one down."""
+
+_PIECE = 1 << 24
+"""Elements that are looked at together."""
+
+
+def _has_ties(specs: Sequence[Any], args: Sequence[Any]) -> bool:
+    """Whether an argument is divided by a power of two before it is rounded (``Arg.ties``): nothing is rounded on the
+    way there, so what lies half way between two numbers does in every kernel.
+    """
+    named = {spec.name: arg for spec, arg in zip(specs, args, strict=True)} if specs else {}
+    steps = [named[spec.ties] for spec in specs if isinstance(spec, TensorSpec) and spec.ties]
+    return any(bool((torch.frexp(torch.as_tensor(step).float()).mantissa == 0.5).all()) for step in steps)
+
+
+def _moved(tensor: torch.Tensor, number: int, size: float = 0.0, within: Range | None = None) -> torch.Tensor:
+    """Every element moved by PROBE of itself or a little more (or that times ``size``), up or down, in fp32 or the
+    tensor's own wider type; none out of the range ``within``.
+    """
+    narrow = tensor.is_floating_point() and tensor.itemsize <= 2
+    moved = (tensor.float() if narrow else tensor).contiguous()
+    flat = as_real(moved).reshape(-1)
+    if flat.numel() == 0:
+        return moved
+    size = size or (_OTHER_SIZES[number % len(_OTHER_SIZES)] if number >= AGAIN else 1.0)
+    factors = _factors(str(tensor.device), flat.dtype, size)[-7919 * (number + 1) % _PRIME :][:_PRIME]
+    whole = flat.numel() // _PRIME * _PRIME
+    out = torch.empty_like(flat)
+    if whole:
+        torch.mul(flat[:whole].view(-1, _PRIME), factors, out=out[:whole].view(-1, _PRIME))
+    torch.mul(flat[whole:], factors[: flat.numel() - whole], out=out[whole:])
+    if within is not None:
+        _turn_back(flat, out, within)
+    shaped = out.view(as_real(moved).shape)
+    return torch.view_as_complex(shaped) if tensor.is_complex() else shaped
+
+
+def domains(specs: Sequence[Argument], args: Sequence[Any]) -> list[Range | None]:
+    """Where each argument of floating or complex numbers may lie, in order; None: anywhere."""
+    return [
+        DOMAINS.get(spec.values)
+        for spec, arg in zip(specs, args, strict=True)
+        if isinstance(spec, TensorSpec) and (arg.is_floating_point() or arg.is_complex())
+    ]
+
+
+def own_range(tensor: torch.Tensor) -> Range | None:
+    """The range of a tensor's own numbers, for of a problem file's no other is known; of equal ones in [-1, 1] that.
+    Nothing waits for a device here. None: it has no elements.
+    """
+    if not tensor.numel():
+        return None
+    low, high = as_real(tensor).aminmax()
+    equal, one = low == high, torch.ones_like(high)
+    return torch.where(equal, -one, low), torch.where(equal, one, high)
+
+
+def _turn_back(given: torch.Tensor, moved: torch.Tensor, within: Range) -> None:
+    """Move what has left the range the other way instead, in ``moved`` itself; what was outside stays as it is."""
+    low, high = within
+    for x, y in zip(given.split(_PIECE), moved.split(_PIECE), strict=True):
+        left = ((y > high) & (x <= high)) | ((y < low) & (x >= low))
+        torch.where(left, x + (x - y), y, out=y)
+
+
+@functools.lru_cache(maxsize=32)
+def _factors(device: str, dtype: torch.dtype, size: float) -> torch.Tensor:
+    """1 + size * PROBE or 1 - size * PROBE at random, twice in a row: the pattern from any place on is a part of
+    it. Fixed and public: it decides nothing but a bound.
+    """
+    generator = torch.Generator(device=device).manual_seed(20240229)
+    signs = torch.randint(0, 2, (_PRIME,), generator=generator, device=device).to(dtype)
+    return (1 + (2 * signs - 1) * (size * PROBE)).repeat(2)
+
+
+# -- Softmax by other formulas -----------------------------------------------------------------------------------------
+
+_SOFTMAX: tuple[Any, ...] = (F.softmax, torch.softmax, torch.Tensor.softmax)
+_LOG_SOFTMAX: tuple[Any, ...] = (F.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)
+
+
+class _OtherSoftmax(TorchFunctionMode):
+    met = False
+    """Whether there was a softmax at all."""
+    functions: tuple[Any, ...] = _SOFTMAX
+    """Those in whose place another formula is used."""
+
+    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
+        """Softmax over one dim."""
+        raise NotImplementedError
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call, or the same by another formula."""
+        options = dict(kwargs or {})
+        if func in self.functions:
+            of_tensors = func in (F.softmax, F.log_softmax)
+            names = ("input", "dim", "_stacklevel", "dtype") if of_tensors else ("input", "dim", "dtype")
+            given = dict(zip(names, args, strict=False)) | options
+            scores, dim, dtype = given.get("input", given.get("self")), given.get("dim"), given.get("dtype")
+            if isinstance(scores, torch.Tensor) and isinstance(dim, int) and scores.dim():
+                self.met = True
+                return self.weights(scores if dtype is None else scores.to(dtype), dim)
+        return func(*args, **options)
+
+
+class ByLogSums(_OtherSoftmax):
+    """While it is entered, softmax is made from the logarithm of each row's sum, as by kernels that keep or combine
+    such logarithms (FlashDecoding, cross entropies). Of scores in the thousands that number is rounded more coarsely
+    than the weights are, and the native softmax may show nothing of it.
+    """
+
+    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
+        """``exp(x - log sum exp(x))``."""
+        return torch.exp(scores - torch.logsumexp(scores, dim, keepdim=True))
+
+
+class ByKeptLogSums(_OtherSoftmax):
+    """While it is entered, softmax, log-softmax and cross entropy are made from the logarithm of each row's sum, in
+    fp32 at least, which their gradients take too: as kernels do that keep one number a row for the backward.
+    """
+
+    functions = (*_LOG_SOFTMAX, *_SOFTMAX)
+    _exponential = False
+
+    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
+        """``x - log sum exp(x)``, of a softmax the exponential of it."""
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        logs = wide - torch.logsumexp(wide, dim, keepdim=True)
+        return (logs.exp() if self._exponential else logs).to(scores.dtype)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call, or the same by another formula."""
+        options = dict(kwargs or {})
+        self._exponential = func in _SOFTMAX
+        if func is F.cross_entropy:
+            self.met = True
+            given = {name: value for name, value in options.items() if name not in ("size_average", "reduce")}
+            return _cross_entropy(self, *args, **given)
+        return super().__torch_function__(func, types, args, options)
+
+
+def _cross_entropy(
+    formula: ByKeptLogSums,
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """``F.cross_entropy`` by a formula of log-softmax; itself where shares are asked for, or some of several kinds."""
+    options: dict[str, Any] = {"weight": weight, "ignore_index": ignore_index, "reduction": reduction}
+    if targets.is_floating_point() or (label_smoothing and (weight is not None or ignore_index >= 0)):
+        return F.cross_entropy(logits, targets, label_smoothing=label_smoothing, **options)
+    classes = min(1, logits.dim() - 1)
+    logs = formula.weights(logits, classes)
+    loss = F.nll_loss(logs, targets, **options)
+    if not label_smoothing:
+        return loss
+    even = -logs.mean(classes)
+    even = even.mean() if reduction == "mean" else even.sum() if reduction == "sum" else even
+    return (1 - label_smoothing) * loss + label_smoothing * even
+
+
+class ByWeights(_OtherSoftmax):
+    """While it is entered, the gradient of softmax is made from its weights ``y`` by ``y (g - sum of g y)``, rounded as
+    kernels do. Where one weight of a row is nearly 1, what comes out is the difference of two equal numbers, and every
+    rounding leaves another one.
+
+    Args:
+        weights: dtype in which the weights are made, before they are rounded to the scores' (fp32 of half types).
+        sums: dtype in which the gradient is made; fp64 as the scalars of a CPU kernel are, fp32 in torch's order.
+    """
+
+    def __init__(self, weights: torch.dtype, sums: torch.dtype) -> None:
+        super().__init__()
+        self._weights, self._sums = weights, sums
+
+    def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
+        """Softmax whose gradient is that one."""
+        found: torch.Tensor = _Weights.apply(scores, dim, self._weights, self._sums)  # type: ignore[no-untyped-call]
+        return found
+
+
+class _Weights(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor, dim: int, inner: torch.dtype, sums: torch.dtype) -> torch.Tensor:
+        own = torch.promote_types(scores.dtype, torch.float32)
+        weights = torch.softmax(scores, dim)
+        if scores.numel():
+            wide = scores.to(torch.promote_types(own, inner))
+            weights = torch.exp(wide - wide.amax(dim, keepdim=True))
+            weights = (weights / weights.sum(dim, keepdim=True)).to(own)
+        ctx.save_for_backward(weights)
+        ctx.dim, ctx.sums = dim, torch.promote_types(own, sums)
+        return weights.to(scores.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        (weights,) = ctx.saved_tensors
+        y, g = weights.to(ctx.sums), grad.to(ctx.sums)
+        return (y * (g - (y * g).sum(ctx.dim, keepdim=True))).to(grad.dtype), None, None, None
