@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
-from kerneleval.judge.probes.calls import _number_of_all_types, other_scalars
+from kerneleval.judge.probes.calls import number_of_all_types, other_scalars
 from kerneleval.judge.windows import inputs
 from kerneleval.records import Case, Plain, Scalar, Task
 from kerneleval.tasks import all_tasks, find
@@ -118,8 +119,9 @@ def test_products_with_a_secret_scale_are_rounded_to_either_side() -> None:
     # have in common: honest/half_softmax failed once in eight verdicts on a GPU
     numbers = torch.arange(128, 256, dtype=torch.float64)
     for whole in range(128, 257):
-        scale = _number_of_all_types(-whole / 4096)
+        scale = number_of_all_types(-whole / 4096)
         assert scale == float(torch.tensor(scale, dtype=torch.bfloat16)) == pytest.approx(-whole / 4096, rel=1 / 250)
         products = numbers * scale
         rounded = products.to(torch.bfloat16).double()
         assert abs(float(((rounded - products) / products).mean())) < 0.0004, whole
+    assert number_of_all_types(math.inf) == math.inf

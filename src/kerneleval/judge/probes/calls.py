@@ -123,14 +123,16 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
     def changed(value: float) -> float:
         if abs(value) < _SMALL:
             return float(f"{value * factor(value):.3g}")
-        return _number_of_all_types(value * factor(value))
+        return number_of_all_types(value * factor(value))
 
     whole = {s.name: secrets.choice(s.among) for s in specs if isinstance(s, Scalar) and s.among}
     return {name: changed(value) for name, value in values.items()} | whole
 
 
-def _number_of_all_types(value: float) -> float:
-    """The number of every floating type that is near this one, but for the ``_ONE_SIDED``."""
+def number_of_all_types(value: float) -> float:
+    """The number of every floating type that is near a finite one, but for the ``_ONE_SIDED``; others as they are."""
+    if not math.isfinite(value):
+        return value
     fraction, exponent = math.frexp(value)
     whole = round(abs(fraction) * _FRACTIONS)
     whole -= whole in _ONE_SIDED

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge.oracle.comparison import matches
-from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn, other_scalars
+from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn, number_of_all_types, other_scalars
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.judge.windows.modules import alike, moved, reveal_weights, split
@@ -239,8 +239,8 @@ class Repeats:
         if self._calls.scalars:
             return list(args)
         if self._calls.task.module:
-            chance = secrets.SystemRandom()
-            return [chance.uniform(0.8, 0.95) * a if isinstance(a, float) else a for a in args]
+            draw = secrets.SystemRandom().uniform
+            return [number_of_all_types(draw(0.8, 0.95) * a) if isinstance(a, float) else a for a in args]
         known = other_scalars(self._calls.task, bound.case, larger=True)
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
 
