@@ -147,7 +147,25 @@ def test_integers_and_flags_as_data() -> None:
     assert not one(spec, "zeros").any()
     assert len(one(spec, "constant").unique()) == 1
     flags = one(TensorSpec(name="b", shape=(30, 30), dtype="bool", values="bool"))
-    assert 300 < int(flags.sum()) < 600
+    assert 200 < int(flags.sum()) < 700
+
+
+@pytest.mark.parametrize("along", [(), (0,)])
+def test_few_flags_of_some_rows_are_set_and_of_some_few_are_not(along: tuple[int, ...]) -> None:
+    """With half of them set, runs are short: scans that carry a sum over one block alone passed, and so did any and all
+    of the first 64 elements.
+    """
+    spec = TensorSpec(name="b", shape=(256, 256), dtype="bool", values="bool", along=along)
+    set_ = one(spec).sum(along[0] if along else 1)
+    assert int((set_ < 32).sum()) > 16 and int((set_ > 224).sum()) > 16 and int(((set_ > 64) & (set_ < 192)).sum()) > 32
+
+
+@pytest.mark.parametrize("name", ["dynamic_scaled_int8_quant", "per_token_group_quant_fp8"])
+def test_rows_of_quantisers_are_smaller_than_the_floors_of_scales(name: str) -> None:
+    """Kernels that hold the largest number of a row at 1e-4 or 1e-5 passed."""
+    spec = find(name).arguments({"M": 256, "N": 64}, "float32")[0]
+    assert isinstance(spec, TensorSpec)
+    assert int((one(spec, "small_scale").abs().amax(1) < 1e-9).sum()) > 16
 
 
 def test_no_row_of_a_mask_is_closed() -> None:

@@ -118,14 +118,41 @@ def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:
         ("adaptive_avg_pool2d", "HP WQ"),
     ],
 )
-def test_outputs_are_twice_as_large_as_the_input_and_half_as_large(name: str, pairs: str) -> None:
-    """A kernel with a path of its own for a factor of 2, with another place of the corners there, passed."""
+def test_outputs_are_two_to_four_times_as_large_as_the_input_and_as_small(name: str, pairs: str) -> None:
+    """A kernel with a path of its own for a factor of 2, 3 or 4, with another place of the corners there, passed."""
     task = find(name)
     planned = shapes.plan(task, Protocol(), SMALL)
     for _ in range(4):
         cases = [c.dims_map for c in secret_cases(task, planned, SMALL, large=0) if c.direction == "forward"]
-        for up, down in ((1, 2), (2, 1)):
+        for up, down in ((1, 2), (2, 1), (1, 3), (3, 1), (1, 4), (4, 1)):
             assert any(all(up * dims[o] == down * dims[i] for i, o in pairs.split()) for dims in cases), (up, down)
+
+
+@pytest.mark.parametrize("name", ["circular_pad2d", "reflection_pad3d", "constant_pad3d", "crop"])
+def test_no_border_can_be_taken_for_another(name: str) -> None:
+    """Left and top were always equal, as right and bottom were: kernels that mistook one for the other passed."""
+    task = find(name)
+    planned = shapes.plan(task, Protocol(), SMALL)
+    given = [{s.name: s.value for s in task.arguments(c.dims_map, "float32") if isinstance(s, Scalar)} for c in planned]
+    sides = [side for side in ("left", "right", "top", "bottom", "front", "back") if side in given[0]]
+    for one, other in itertools.combinations(sides, 2):
+        assert any(values[one] != values[other] for values in given), (one, other)
+
+
+def test_rolls_go_either_way_and_around() -> None:
+    """Rows went back and columns forth, by less than there are: remainders as C has them passed in one of the dims."""
+    dims = {"M": 5, "N": 6, "K": 1, "L": 2}
+    shifts = [s for s in find("roll_2d").arguments(dims, "float32") if isinstance(s, Scalar)]
+    for plain, size in zip(shifts, (5, 6), strict=True):
+        assert {value > 0 for value in plain.among} == {True, False}
+        assert any(abs(value) > size for value in plain.among)
+
+
+def test_every_dilated_window_holds_an_element() -> None:
+    """The gradient of one that held none went to an element that it had not, in PyTorch, and nowhere in honest ones."""
+    dims = {"B": 1, "C": 1, "H": 9, "W": 2, "K": 2, "S": 2, "D": 3}
+    assert not find("max_pool2d").allows(dims)
+    assert find("max_pool2d").allows({**dims, "W": 3})
 
 
 def test_secret_cases_repeat_planned_shapes_under_other_plain_arguments() -> None:

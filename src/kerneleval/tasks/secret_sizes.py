@@ -306,7 +306,7 @@ def _group(
         planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
         unlike += _unlike(task, planned, categories, sizes, fits)
         if direction == "forward":
-            unlike += _doubled(task, sizes(category="small" if "small" in categories else categories[0]), fits)
+            unlike += _multiplied(task, sizes(category="small" if "small" in categories else categories[0]), fits)
     odd = _others(task, alike)[1] or ["contiguous"]
     for part in parts:
         layout = _CHANCE.choice(("contiguous", _CHANCE.choice(odd)))
@@ -491,8 +491,10 @@ def _beside_block(task: Task, dims: Mapping[str, int], name: str) -> dict[str, i
     return {**dims, name: size} if whole else None
 
 
-_DOUBLED = 12
-"""Sizes of dims that are doubled, at most, above twice the least."""
+_MULTIPLIED = 14
+"""Sizes of dims that are multiplied, at most, above the least."""
+_FACTORS = (2, 3, 4)
+"""What they are multiplied by: usual factors of upsampling, for which kernels have paths of their own."""
 
 
 def _unlike(
@@ -546,20 +548,24 @@ def _longer(task: Task, own: str, out: str) -> dict[str, int]:
     return _CHANCE.choice(fit or [{}])
 
 
-def _doubled(task: Task, begun: Mapping[str, int] | None, fits: Fits) -> Iterator[dict[str, int]]:
-    """Secret sizes of which each resized dim is twice as large in the output, and of which each is half as large."""
+def _multiplied(task: Task, begun: Mapping[str, int] | None, fits: Fits) -> Iterator[dict[str, int]]:
+    """Secret sizes of which each resized dim is two, three and four times as large in the output, and as many times
+    smaller.
+    """
     pairs = _resized(task)
     dims = {dim.name: dim for dim in task.dims}
-    for up in (True, False) if pairs and begun else ():
-        found = dict(begun or {})
-        for own, out in pairs:
-            less, more = (own, out) if up else (out, own)
-            least = max(2, dims[less].least, -(-dims[more].least // 2))
-            most = min(2 * least + _DOUBLED, dims[less].high, dims[more].high // 2)
-            found[less] = _CHANCE.randint(least, max(least, most))
-            found[more] = 2 * found[less]
-        if task.allows(found) and fits(found):
-            yield found
+    for factor, up in itertools.product(_FACTORS, (True, False)) if pairs and begun else ():
+        for more_than_least in (_MULTIPLIED, 0):  # volumes may fit at the least sizes alone
+            found = dict(begun or {})
+            for own, out in pairs:
+                less, more = (own, out) if up else (out, own)
+                least = max(2, dims[less].least, -(-dims[more].least // factor))
+                most = min(least + more_than_least, dims[less].high, dims[more].high // factor)
+                found[less] = _CHANCE.randint(least, max(least, most))
+                found[more] = factor * found[less]
+            if task.allows(found) and fits(found):
+                yield found
+                break
 
 
 def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[str, ...]]:

@@ -833,5 +833,7 @@ def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, gener
             value = torch.where(value == 0, spec.high - 1, value).to(value.dtype)
         return value.expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
+    if spec.values == "bool":
+        return structures.sparse_flags(spec, tensor, generator)
     ordered = distribution in ("ordered", "binned") and spec.values == "integers" and spec.along
     return structures.by_rows(spec, tensor, distribution, generator) if ordered else tensor

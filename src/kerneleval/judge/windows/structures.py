@@ -28,6 +28,8 @@ _CONTRAST = 2.0**-10
 """Factor on the differences within rows of low contrast, at least eight roundings of the type."""
 _LANES = 10
 """Binary logarithm of the largest distance of places that are filled first: threads of a block."""
+_FEWEST = 8
+"""Flags of a row of which few are set, or few are not, at least."""
 _FEW = 3
 """Values in a row of few bins, at most."""
 _TIED = 8
@@ -117,6 +119,23 @@ def lonely(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     few = torch.randint(_LONELY, rows, generator=generator, device=mask.device) == 0
     place = torch.randint(width, rows, generator=generator, device=mask.device)
     return torch.where(few, torch.arange(width, device=mask.device) == place, mask)
+
+
+def sparse_flags(spec: TensorSpec, flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The flags, with few set in a quarter of the rows, and few not set in another: one to eight of a row on average.
+
+    A row runs along ``spec.along``, or along the last dim. Where half of all flags are set, runs are no longer than a
+    few elements, and any and all of many flags are always the same.
+    """
+    dims = spec.along or tuple(range(flags.ndim))[-1:]
+    width = math.prod(flags.shape[dim] for dim in dims)
+    if width < _FEWEST or not flags.numel():
+        return flags
+    rows = tuple(1 if dim in dims else size for dim, size in enumerate(flags.shape))
+    kind = torch.randint(4, rows, generator=generator, device=flags.device)
+    share = 2.0 ** torch.randint(4, rows, generator=generator, device=flags.device) / width
+    few = torch.rand(flags.shape, generator=generator, device=flags.device) < share
+    return torch.where(kind == 0, few, torch.where(kind == 1, ~few, flags))
 
 
 def by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:

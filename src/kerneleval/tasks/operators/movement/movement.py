@@ -269,8 +269,8 @@ TASKS = (
         _roll_rows_and_columns,
         "M N",
         "M N",
-        plain("rows", formula="-K"),
-        plain("columns", formula="L"),
+        plain("rows", formula="-K", among=("K", "M + K", "-K - 3 * M")),
+        plain("columns", formula="L", among=("-L", "N + L", "-L - 3 * N")),
         dims=(*ROWS, fixed("K"), fixed("L")),
     ),
     moved(

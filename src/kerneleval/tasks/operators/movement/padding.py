@@ -48,9 +48,13 @@ def _replication_backward(grad: Tensor, left: int, right: int) -> Any:
     return _aten.replication_pad1d_backward(grad, grad[..., left : grad.shape[-1] - right], (left, right))
 
 
-_BEFORE = tuple(plain(name, formula="S") for name in ("left", "top", "front"))
-_AFTER = tuple(plain(name, formula="T") for name in ("right", "bottom", "back"))
 _LENGTHS = ("W", "H", "D")
+_BORDERS = {
+    "W": (plain("left", formula="S"), plain("right", formula="T")),
+    "H": (plain("top", formula="T % 4 + 1"), plain("bottom", formula="S % 4 + 1")),
+    "D": (plain("front", formula="(S + 1) % 4 + 1"), plain("back", formula="(T + 1) % 4 + 1")),
+}
+"""Borders of each dim. No two follow from the same dim alone, so that none can be taken for another."""
 _LONGEST = {1: 4096, 2: 512, 3: 64}
 _WIDER = {"W": "wide", "H": "tall", "D": "deep"}
 _VALUE = plain("value", -1.25)
@@ -61,7 +65,7 @@ _GRADIENT: Any = {"no_backward": "it is a gradient itself", "exact": False, "non
 def _padded(
     name: str, summary: str, reference: Any, count: int, *plains: Plain, longer: bool | None = None, **more: Any
 ) -> Task:
-    """A task over (B, C) and the last ``count`` of D, H, W: S elements more before each, T behind it.
+    """A task over (B, C) and the last ``count`` of D, H, W, each with a border before and one behind it.
 
     Args:
         name: unique slug.
@@ -74,20 +78,24 @@ def _padded(
         more: as ``moved`` takes it.
     """
     lengths = _LENGTHS[:count][::-1]
-    borders = [side for pair in zip(_BEFORE[:count], _AFTER[:count], strict=True) for side in pair]
+    borders = [side for name in _LENGTHS[:count] for side in _BORDERS[name]]
+    wide = {name: [side.formula for side in _BORDERS[name]] for name in lengths}
     settings: dict[str, Any] = {
         "over": f"B C {' '.join(lengths)}",
         "out": f"B C {' '.join(_WIDER[name] for name in lengths)}",
-        "derive": {_WIDER[name]: f"{name} + S + T" for name in lengths},
+        "derive": {_WIDER[name]: f"{name} + {before} + {behind}" for name, (before, behind) in wide.items()},
         "reduction": "1",
-        "gathered": f"(1 + max(S, T)) ** {count}",
+        "gathered": " * ".join(f"(1 + max({before}, {behind}))" for before, behind in wide.values()),
         "relations": (_CHANNELS,),
         **more,
     }
     over, out = settings.pop("over"), settings.pop("out")
-    sampled = tuple(size(name, low=2, high=_LONGEST[count]) for name in lengths)
+    # the smallest mirrored dim is longer than the borders that it has where S and T are 1
+    least = {name: 2 + (_LENGTHS.index(name) if longer else 0) for name in lengths}
+    sampled = tuple(size(name, low=least[name], high=_LONGEST[count]) for name in lengths)
     if longer:
-        settings["where"] = f"C * S * T > 0 and min({', '.join(lengths)}, {lengths[0]}) > max(S, T)"
+        longer_than = [f"{name} > max({before}, {behind})" for name, (before, behind) in wide.items()]
+        settings["where"] = f"C * S * T > 0 and {' and '.join(longer_than)}"
     elif longer is False:
         settings["where"] = f"min({', '.join(('C', *lengths, 'S', 'T'))}) > 0"
     return moved(

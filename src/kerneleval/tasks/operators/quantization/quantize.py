@@ -160,7 +160,9 @@ _OF_FP8: Any = {"derive": {"steps": "112 ** 2"}, "without": ("large_scale", "sma
 _OF_INT8: Any = {"derive": {"steps": "32 ** 2"}, "without": ("large_scale", "small_scale")}
 """A scale with which most of standard numbers are within the range, and use it."""
 _BOTH_SCALED: Any = {"relations": (homogeneity({0: 4.0, 1: 4.0}, {}),)}
-_SCALE_FOLLOWS: Any = {"relations": (homogeneity({0: 4.0}, {1: 4.0}),)}
+_FLOOR: Any = {"epsilon": 1e-10}
+"""Small data comes down to rows of that size: some kernels hold scales at a floor of 1e-10 or more."""
+_SCALE_FOLLOWS: Any = {"relations": (homogeneity({0: 4.0}, {1: 4.0}),), **_FLOOR}
 _TIED = data("x", "M N", ties="scale")
 _SCALE = weight("scale", "one", values="variance", fan_in="steps")
 _NORM: Any = {
@@ -322,5 +324,6 @@ TASKS = (
         out=_WITH_SCALE,
         flops="8 * M * N",
         level=2,
+        **_FLOOR,
     ),
 )

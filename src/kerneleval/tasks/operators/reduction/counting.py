@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -47,13 +48,13 @@ _WHOLE: Any = {"dtypes": ("int32", "int64")}
 
 
 def _flags(name: str, summary: str, function: Any) -> Any:
-    """A task over few flags, of which about as many are True as False."""
+    """A task over flags along the middle dim."""
     return operator(
         name,
         "reduction",
         summary,
-        dims=(size("M"), fixed("K", high=4), size("N")),
-        args=(flags("x", "M K N"),),
+        dims=(size("M", high=1024), size("K", high=2048), size("N", high=2048)),
+        args=(replace(flags("x", "M K N"), along="K"),),
         out=("M N: bool",),
         reference=along(function, 1),
         flops="M * K * N",

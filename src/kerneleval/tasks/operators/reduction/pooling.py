@@ -142,6 +142,8 @@ def pooled(
     settings.setdefault("gathered", settings["reduction"])
     settings.setdefault("flops", f"{product_text(f'B C {out}')} * ({settings['reduction']})")
     settings.setdefault("where", f"{nonempty(settings['dims'])} and min({', '.join(out.split())}, 1) > 0")
+    if any(one.name == "dilation" for one in plains):  # or a window may hold no element, whose gradient goes anywhere
+        settings["where"] += f" and min({own.replace(' ', ', ')}, {own.split(maxsplit=1)[0]}) >= D"
     return operator(
         name,
         "reduction",
