@@ -13,7 +13,7 @@ from tests.judge.conftest import expected
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, cells, repeats
 from kerneleval.judge.probes.calls import BoundCase, Drawn
-from kerneleval.judge.probes.repeats import shuffled_calls
+from kerneleval.judge.probes.repeats import drawn_together, shuffled_calls
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
 from kerneleval.worker import waiting
@@ -437,3 +437,10 @@ def test_a_worker_that_was_ended_is_asked_for_nothing(
     assert (verdict.stage, verdict.reason) == ("call", "timeout"), verdict.message
     assert any(not isinstance(cell.outcome, Failed) for cell in verdict.cells)
     assert not [finding for finding in verdict.findings if finding.level == "fail"]
+
+
+def test_integers_of_a_problem_file_change_together():
+    """Lengths of one draw beside the page table of another name pages that are none: honest kernels failed."""
+    x, table, lengths = torch.randn(3), torch.arange(3), torch.arange(3, dtype=torch.int32)
+    assert drawn_together([x, table, 0.5, lengths, x], [0, 1, 2, 3, 4]) == [[0], [2], [4], [1, 3]]
+    assert drawn_together([x, x.to(torch.cfloat)], [0, 1]) == [[0], [1]]

@@ -12,6 +12,7 @@ from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import redrawn
+from kerneleval.tasks.formats.sweep import Surveys, variants
 
 
 def write(folder: Path, forward: str, inputs: str, init: str = "pass", takes: str = "x, *more") -> Path:
@@ -150,6 +151,45 @@ def test_labels_that_never_vary_are_redrawn(tmp_path):
     assert torch.equal(drawn[1], problem.inputs(1, "redrawn")[1])
     assert not torch.equal(drawn[1], problem.inputs(2, "redrawn")[1])
     assert torch.equal(problem.inputs(1, "negative")[1], own[1])
+
+
+def test_starts_stay_before_ends(tmp_path):
+    """An end before its start is nothing that the file defines: honest sums by differences of running sums failed."""
+    forward = (
+        "start, end = more\npos = torch.arange(x.shape[1])\n"
+        "return (x * ((pos >= start[:, None]) & (pos < end[:, None]))).sum(1)"
+    )
+    start, end = [0, 4, 10, 2, 20, 11, 30, 5], [7, 9, 33, 3, 40, 12, 47, 6]
+    inputs = f"return [torch.randn(8, 47), torch.tensor({start}), torch.tensor({end})]"
+    problem = read(write(tmp_path, forward, inputs)).build({}, "cpu")
+    assert not problem.kept
+    for seed in range(20):
+        _, one, other = problem.inputs(seed, "redrawn")
+        assert bool((one < other).all())
+        assert one.tolist() != start or other.tolist() != end
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_pairs_in_one_tensor_stay_in_order(tmp_path, dim):
+    spans = torch.tensor([[0, 7], [4, 9], [10, 33], [2, 2], [20, 39], [11, 12], [30, 47], [4, 40], [0, 9]])
+    spans = (spans.T if dim == 0 else spans).tolist()
+    problem = made(tmp_path, "return x[more[0]]", f"return [torch.randn(48), torch.tensor({spans})]")
+    for seed in range(20):
+        low, high = problem.inputs(seed, "redrawn")[1].unbind(dim)
+        assert bool((low <= high).all())
+
+
+def test_what_is_written_out_lies_inside_at_every_size(tmp_path):
+    """Honest loops over the sequences left rows behind the last end, where the file's own mask has them."""
+    cuts = [0, 13, 40, 64, 96]
+    forward = "return x * torch.bucketize(torch.arange(len(x)), more[0][1:], right=True)[:, None]"
+    inputs = f"total = 96\ncuts = torch.tensor({cuts})\nreturn [torch.randn(total, 24), cuts]"
+    surveys = Surveys(ProblemFile(write(tmp_path, forward, inputs)))
+    found = variants(surveys)
+    assert found
+    for _, dims in found:
+        x, ends = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
+        assert len(x) == int(ends.max()) and bool((ends.diff() > 0).all())
 
 
 def test_what_the_file_does_not_take_stays_and_is_named(tmp_path):

@@ -199,7 +199,8 @@ class Repeats:
 
     def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:
         """Once for each direction and dtype: the same call, then again at the same addresses with one argument drawn
-        anew, for each argument, plain floats too. Of a slow candidate's a secret part, and more at the next case.
+        anew, for each argument, plain floats too. Of a slow candidate's a secret part, and more at the next case. All
+        integers and masks of a problem file count as one argument: its code may make one of another.
         """
         calls, kind = self._calls, (bound.case.direction, bound.case.dtype)
         if kind in self._alone:
@@ -212,14 +213,15 @@ class Repeats:
             for place, value in enumerate(values)
             if isinstance(value, torch.Tensor) or (isinstance(value, float) and value != others[place])
         ]
-        if len(free) < 2:
+        groups = drawn_together(values, free) if calls.task.module else [[place] for place in free]
+        if len(groups) < 2:
             self._alone.add(kind)
             return None
-        affordable = calls.affordable(2 * len(free)) // 2
-        if affordable == len(free):
+        affordable = calls.affordable(2 * len(groups)) // 2
+        if affordable == len(groups):
             self._alone.add(kind)
-        for place in secrets.SystemRandom().sample(free, max(1, affordable)):
-            changed = [*values[:place], others[place], *values[place + 1 :]]
+        for group in secrets.SystemRandom().sample(groups, max(1, affordable)):
+            changed = [others[place] if place in group else value for place, value in enumerate(values)]
             try:
                 alone = bound.expect(changed[: len(drawn.args)], changed[len(drawn.args) :])
             except UsageError:
@@ -230,7 +232,7 @@ class Repeats:
                 outcome = calls.window(bound, [one])
                 if isinstance(outcome, Failed):
                     names = [spec.name for spec in bound.specs] or [f"argument {i}" for i in range(len(drawn.args))]
-                    what = names[place] if place < len(names) else "the upstream gradient"
+                    what = " and ".join(names[p] if p < len(names) else "the upstream gradient" for p in group)
                     return replace(outcome, message=f"{outcome.message}; the call before differed in {what} alone")
         return None
 
@@ -243,6 +245,15 @@ class Repeats:
             return [number_of_all_types(draw(0.8, 0.95) * a) if isinstance(a, float) else a for a in args]
         known = other_scalars(self._calls.task, bound.case, larger=True)
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
+
+
+def drawn_together(values: Sequence[Any], places: Sequence[int]) -> list[list[int]]:
+    """Places of a problem file's arguments, each alone but for integers and masks: the lengths of one draw and the page
+    table of another would name pages that are none.
+    """
+    tensors = [place for place in places if isinstance(values[place], torch.Tensor)]
+    whole = [place for place in tensors if not (values[place].is_floating_point() or values[place].is_complex())]
+    return [[place] for place in places if place not in whole] + ([whole] if whole else [])
 
 
 def shuffled_calls(two: Sequence[Any], count: int = _MANY) -> list[Any]:

@@ -6,6 +6,9 @@ dim), a permutation stays one, what is sorted stays sorted, and no value disappe
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
 import torch
 
 from kerneleval.tasks.formats.soundness import is_eight_bit
@@ -54,6 +57,38 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if different(tensor):
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
+
+
+def keep_in_order(owns: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]) -> None:
+    """Put the file's own integers back where others in their place, by position, are out of an order that its own have
+    throughout: starts and ends, as two arguments of one shape or as the two halves of one.
+    """
+    whole = [(own, others[index]) for index, own in owns.items() if _is_whole(own)]
+    pairs = list(itertools.permutations(whole, 2))
+    for own, other in whole:
+        for dim in (dim for dim, size in enumerate(own.shape) if size == 2):
+            ends = [(own.select(dim, end), other.select(dim, end)) for end in (0, 1)]
+            pairs += itertools.permutations(ends, 2)
+    ordered = [(low, high) for low, high in pairs if _in_order(low[0], high[0])]
+    mended = True
+    while mended:
+        mended = False
+        for low, high in ordered:
+            broken = low[1] > high[1]
+            if not bool((low[0] == high[0]).any()):
+                broken |= low[1] == high[1]
+            for own, other in (low, high):
+                other[broken] = own[broken]
+            mended |= bool(broken.any())
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
+def _in_order(low: torch.Tensor, high: torch.Tensor) -> bool:
+    """Whether none of several numbers is larger than its partner, and some is smaller."""
+    return low.shape == high.shape and low.numel() > 1 and bool((low <= high).all()) and bool((low < high).any())
 
 
 def are_ones(tensor: torch.Tensor) -> bool:

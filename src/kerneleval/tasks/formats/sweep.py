@@ -57,6 +57,8 @@ _MAX_STEPS = 300_000
 _REAL_BYTES = 64 << 20
 """Size up to which a problem that needs real tensors to be surveyed is tried at other sizes."""
 
+_WRITTEN_BYTES = 16 << 20
+"""Size of a file up to which it is drawn at every other size, where it writes integers out."""
 _MINIATURE_BYTES = 4 << 20
 _MINIATURE_FLOPS = 200_000_000
 _TRIED_BYTES = 64 << 20
@@ -124,16 +126,44 @@ class Surveys:
             return None
 
     def drawn(self, dims: Mapping[str, int]) -> Survey | None:
-        """The same; None too where a small file draws no such inputs. Tensors without values take what real ones do
-        not, as a mask of another shape.
+        """The same; None too where a small file draws no such inputs, or positions that it writes out lie outside of
+        them. Tensors without values take what real ones do not, as a mask of another shape.
         """
         made = self.probe(dims)
-        if made is not None and made.bytes <= _MINIATURE_BYTES and not made.real:
+        small = made is not None and made.bytes <= _MINIATURE_BYTES and not made.real
+        if made is not None and (small or self._written):
             try:
-                ModuleProblem(self.file, dims, "cpu").inputs(1)
+                args = ModuleProblem(self.file, dims, "cpu").inputs(1)
             except UsageError:
                 return None
+            return None if self._lie_outside(args) else made
         return made
+
+    @functools.cached_property
+    def _own(self) -> list[Any]:
+        return ModuleProblem(self.file, {}, "cpu").inputs(1)
+
+    @functools.cached_property
+    def _written(self) -> list[int]:
+        """Positions of integer tensors that a small file draws alike under every seed."""
+        base = self.at({})
+        whole = [i for i, spec in enumerate(base.arguments) if isinstance(spec, TensorSpec) and spec.role == "index"]
+        if not whole or base.bytes > _WRITTEN_BYTES:
+            return []
+        frozen = ModuleProblem(self.file, {}, "cpu").traits.frozen
+        return [i for i in whole if i in frozen and self._own[i].numel() > 1]
+
+    def _lie_outside(self, args: Sequence[Any]) -> bool:
+        """Whether integers that are still the same may name places that a tensor has no more, or end where it ended.
+        What is right there is nobody's to say: an end behind the last row, rows behind the last end.
+        """
+        pairs = [(a, b) for a, b in zip(self._own, args, strict=False) if isinstance(a, torch.Tensor)]
+        sizes = {pair for a, b in pairs for pair in zip(a.shape, b.shape, strict=False) if pair[0] != pair[1]}
+        ends = []
+        for own, other in ((self._own[i], args[i]) for i in self._written):
+            same = own[own == other] if own.shape == other.shape else own[:0]
+            ends += [int(same.max())] if same.numel() else []
+        return any(own >= end >= other for own, other in sizes for end in ends if end > 1)
 
     @property
     def _probes(self) -> int:
@@ -285,7 +315,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     forms, longer = [base.form], [long for long, _ in _STRETCHES]
 
     def keep(category: str, dims: dict[str, int]) -> bool:
-        made = surveys.probe(dims)
+        made = surveys.drawn(dims)
         if made is None or made.form in forms or _has_grown(surveys, made):
             return False
         if _is_cut(surveys, made, dims) or not _sound(surveys, made, dims):
