@@ -120,9 +120,17 @@ def test_a_redrawn_permutation_is_one():
     assert bool((other(columns).sort(0).values == torch.arange(3)[:, None]).all())
 
 
-def test_what_is_sorted_stays_sorted_and_offsets_stay():
-    assert other([0, 16, 32, 48]) is None
-    assert other([0, 3, 3, 7, 9, 9]) is None
+def test_offsets_have_their_steps_in_another_order():
+    """Offsets that a candidate wrote out passed."""
+    assert other([0, 16, 32, 48]) is None and other([3, 5, 9, 30]) is None
+    for offsets in ([0, 3, 3, 7, 9, 9], [0, 13, 40, 64, 96]):
+        for seed in range(20):
+            found = other(offsets, torch.int32, seed)
+            assert found.tolist() != offsets and found[0] == 0 and found[-1] == offsets[-1]
+            assert sorted(found.diff().tolist()) == sorted(torch.tensor(offsets).diff().tolist())
+
+
+def test_what_is_sorted_stays_sorted():
     segments = torch.tensor([0] * 9 + [1] * 5 + [2])
     found = other(segments)
     assert bool((found.diff() >= 0).all()) and found.unique().tolist() == [0, 1, 2] and not torch.equal(found, segments)
@@ -167,6 +175,14 @@ def test_starts_stay_before_ends(tmp_path):
         _, one, other = problem.inputs(seed, "redrawn")
         assert bool((one < other).all())
         assert one.tolist() != start or other.tolist() != end
+
+
+def test_offsets_and_their_lengths_agree(tmp_path):
+    inputs = "return [torch.randn(9), torch.tensor([0, 2, 5, 9], dtype=torch.int32), torch.tensor([2, 3, 4])]"
+    problem = made(tmp_path, "return x * len(more)", inputs)
+    for seed in range(9):
+        _, offsets, lengths = problem.inputs(seed, "redrawn")
+        assert offsets.diff().tolist() == lengths.tolist()
 
 
 @pytest.mark.parametrize("dim", [0, 1])

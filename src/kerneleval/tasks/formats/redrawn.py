@@ -24,14 +24,14 @@ _CLOSED = -1000.0
 
 
 def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """Another tensor that is as valid; None: none is known (single elements, equal integers, offsets, floating numbers
-    of eight bits).
+    """Another tensor that is as valid; None: none is known (single elements, equal integers or steps, sorted integers
+    that do not begin at 0, floating numbers of eight bits).
 
     Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values: 0 and 1, 1 alone
     in two or more dims, or some 0 and others below -1000. Integers that are all different change places, and so do runs
-    of consecutive ones (positions). Sorted numbers of segments stay sorted, each in use; other sorted integers may be
-    offsets, and stay. All others are drawn from those of their line; where one number is negative, it marks what counts
-    for nothing, and stays where it is.
+    of consecutive ones (positions). Sorted numbers of segments stay sorted, each in use. Other sorted integers from
+    0 on may be offsets: their steps change places, so the last one and the longest part stay. All others are drawn from
+    those of their line; where one number is negative, it marks what counts for nothing, and stays where it is.
     """
     if tensor.numel() < 2 or tensor.is_complex() or is_eight_bit(tensor):
         return None
@@ -61,10 +61,15 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
 
 def keep_in_order(owns: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]) -> None:
     """Put the file's own integers back where others in their place, by position, are out of an order that its own have
-    throughout: starts and ends, as two arguments of one shape or as the two halves of one.
+    throughout: starts and ends, as two arguments of one shape or as the two halves of one. Offsets stay whose lengths
+    are given beside them, and so do these lengths.
     """
     whole = [(own, others[index]) for index, own in owns.items() if _is_whole(own)]
     pairs = list(itertools.permutations(whole, 2))
+    for (own, other), (lengths, drawn) in pairs:
+        if own.dim() == 1 and torch.equal(own.diff().long(), lengths.long()):
+            other.copy_(own)
+            drawn.copy_(lengths)
     for own, other in whole:
         for dim in (dim for dim, size in enumerate(own.shape) if size == 2):
             ends = [(own.select(dim, end), other.select(dim, end)) for end in (0, 1)]
@@ -117,12 +122,23 @@ def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator
 
 
 def _segments(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """Segments of other lengths; None: they are no numbers of segments, 0 to fewer than there are elements."""
+    """Segments of other lengths. Where they are no numbers of segments, 0 to fewer than there are elements, offsets."""
     numbers = sorted_.unique()
     if len(numbers) == len(sorted_) or not torch.equal(numbers, torch.arange(len(numbers)).to(numbers)):
-        return None
+        return _offsets(sorted_, generator)
     more = torch.randint(len(numbers), (len(sorted_) - len(numbers),), generator=generator, device=sorted_.device)
     return torch.cat([numbers, numbers[more]]).sort().values
+
+
+def _offsets(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """The same steps in another order. None: they do not begin at 0, or all steps are equal."""
+    steps = sorted_.diff()
+    if int(sorted_[0]) or bool((steps == steps[:1]).all()):
+        return None
+    drawn = steps
+    while torch.equal(drawn, steps):
+        drawn = steps[torch.randperm(len(steps), generator=generator, device=steps.device)]
+    return torch.cat([sorted_[:1], drawn.cumsum(0).to(sorted_.dtype)])
 
 
 def _of_lines(lines: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
