@@ -185,6 +185,16 @@ def test_offsets_and_their_lengths_agree(tmp_path):
         assert offsets.diff().tolist() == lengths.tolist()
 
 
+def test_equal_offsets_of_queries_and_keys_stay_equal(tmp_path):
+    inputs = "offsets = torch.tensor([0, 3, 5, 12, 13])\nreturn [torch.rand(13, 4), offsets, offsets.int()]"
+    problem = made(tmp_path, "return x * more[0].sum() * more[1].sum()", inputs)
+    own = problem.inputs(1)
+    for seed in range(6):
+        _, queries, keys = problem.inputs(seed, "redrawn")
+        assert torch.equal(queries, keys.long()) and not torch.equal(queries, own[1])
+        assert sorted(queries.diff().tolist()) == [1, 2, 3, 7]
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_pairs_in_one_tensor_stay_in_order(tmp_path, dim):
     spans = torch.tensor([[0, 7], [4, 9], [10, 33], [2, 2], [20, 39], [11, 12], [30, 47], [4, 40], [0, 9]])

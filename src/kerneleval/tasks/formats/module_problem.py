@@ -202,8 +202,7 @@ class ModuleProblem:
                 other = redrawn(owns[index], generator)
                 others[index] = others[index] if other is None else other
             keep_in_order(owns, others)
-            for index, other in others.items():
-                args[index] = other
+            args = [others.get(index, arg) for index, arg in enumerate(args)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):
             if index in traits.rigid and not are_flags(args[index]):

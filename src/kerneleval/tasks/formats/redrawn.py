@@ -62,14 +62,17 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
 def keep_in_order(owns: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]) -> None:
     """Put the file's own integers back where others in their place, by position, are out of an order that its own have
     throughout: starts and ends, as two arguments of one shape or as the two halves of one. Offsets stay whose lengths
-    are given beside them, and so do these lengths.
+    are given beside them, and so do these lengths. Equal offsets, of queries and of keys, stay equal.
     """
     whole = [(own, others[index]) for index, own in owns.items() if _is_whole(own)]
     pairs = list(itertools.permutations(whole, 2))
-    for (own, other), (lengths, drawn) in pairs:
-        if own.dim() == 1 and torch.equal(own.diff().long(), lengths.long()):
+    for (own, other), (partner, drawn) in pairs:
+        if own.dim() == 1 and torch.equal(own.diff().long(), partner.long()):
             other.copy_(own)
-            drawn.copy_(lengths)
+            drawn.copy_(partner)
+    for (own, other), (partner, drawn) in itertools.combinations(whole, 2):
+        if own.dim() == 1 and torch.equal(own.long(), partner.long()) and _are_offsets(own):
+            drawn.copy_(other)
     for own, other in whole:
         for dim in (dim for dim, size in enumerate(own.shape) if size == 2):
             ends = [(own.select(dim, end), other.select(dim, end)) for end in (0, 1)]
@@ -130,12 +133,17 @@ def _segments(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return torch.cat([numbers, numbers[more]]).sort().values
 
 
+def _are_offsets(vector: torch.Tensor) -> bool:
+    """Whether integers ascend from 0 in steps that are not all equal."""
+    steps = vector.diff()
+    return len(steps) > 1 and not int(vector[0]) and 0 <= int(steps.min()) < int(steps.max())
+
+
 def _offsets(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """The same steps in another order. None: they do not begin at 0, or all steps are equal."""
-    steps = sorted_.diff()
-    if int(sorted_[0]) or bool((steps == steps[:1]).all()):
+    """The same steps in another order; None: they are no offsets."""
+    if not _are_offsets(sorted_):
         return None
-    drawn = steps
+    drawn = steps = sorted_.diff()
     while torch.equal(drawn, steps):
         drawn = steps[torch.randperm(len(steps), generator=generator, device=steps.device)]
     return torch.cat([sorted_[:1], drawn.cumsum(0).to(sorted_.dtype)])

@@ -136,7 +136,7 @@ class Surveys:
                 args = ModuleProblem(self.file, dims, "cpu").inputs(1)
             except UsageError:
                 return None
-            return None if self._lie_outside(args) else made
+            return None if self._written and self._lie_outside(args) else made
         return made
 
     @functools.cached_property
