@@ -1157,6 +1157,17 @@ def test_no_size_cuts_a_fixed_number_of_outputs(tmp_path):
     assert found and all(dims["get_inputs[1]"] >= dims.get("get_init_inputs[0]", 8) for dims in found)
 
 
+def test_no_size_leaves_weights_out(tmp_path):
+    """Three tables zipped with one or two rows of indices: a kernel that reads all three was rejected."""
+    text = model(
+        "return torch.stack([table(row) for table, row in zip(self.tables, x)])",
+        "self.tables = nn.ModuleList(nn.Embedding(50, 8) for _ in range(3))",
+        "[torch.randint(0, 50, (3, 40))]",
+    )
+    found = varied_sizes(tmp_path, text)
+    assert found and all(dims["get_inputs[1]"] >= 3 for dims in found)
+
+
 def test_the_fast_path_of_an_encoder_is_taken_in_double_too(tmp_path):
     """It leaves zeros at padded places in eval mode; the oracle had numbers there."""
     layer = "nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)"

@@ -70,6 +70,8 @@ class Survey:
     """Whether something is sorted and equal elements always keep their order: every sort is asked to be stable, and
     nothing is selected otherwise."""
     steps: int
+    unread: frozenset[str]
+    """Weights that no operator takes."""
     real: bool
     """Whether it took real tensors: the problem's control flow reads values."""
 
@@ -128,6 +130,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         chooses_inputs=recorder.chooses_inputs,
         stable=recorder.stable == {True},
         steps=recorder.steps,
+        unread=frozenset(name for name, t in model.state_dict().items() if _storage(t) not in recorder.read),
         real=device != "meta",
     )
 
@@ -314,6 +317,8 @@ class _Recorder(TorchDispatchMode):
         self.terms = 1
         self.steps = 0
         self.operators: set[str] = set()
+        self.read: set[int] = set()
+        """Storages that operators took."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -323,6 +328,7 @@ class _Recorder(TorchDispatchMode):
         packet = func._overloadpacket
         name = str(packet.__name__)
         self.operators.add(name)
+        self.read |= {_storage(tensor) for tensor in flatten((args, tuple(kwargs.values())))}
         self.steps += 1
         if name in ("argmax", "argmin") and _storage(args[0]) not in self.inputs:
             self.chooses_inputs = False
