@@ -15,7 +15,7 @@ import torch
 
 from kerneleval.devices import find as find_device
 from kerneleval.judge import Judge
-from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle import reference, reference_call
 from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.judge.oracle.expectation import PROBE
 from kerneleval.judge.oracle.reference_call import _moved, own_range
@@ -50,9 +50,9 @@ def test_numbers_at_the_ends_of_a_domain_are_not_moved_out_of_it(name):
                 if isinstance(spec, TensorSpec) and spec.values in ENDS and spec.scale == 1:
                     arg.view(-1)[::2] = ENDS[spec.values][turn % len(ENDS[spec.values])]
             expectation = reference.expect(task, case, args, grads)
-            call = reference.ReferenceCall(task=task, case=case, args=args, grads=grads)
+            call = reference_call.ReferenceCall(task=task, case=case, args=args, grads=grads)
             for moved, wide in zip(call.moved().run("fp32"), expectation.oracle, strict=True):
-                if reference.inexact(wide) and task.tolerance.law is None:
+                if reference_call.inexact(wide) and task.tolerance.law is None:
                     assert bool((moved.isfinite() | ~wide.isfinite()).all())
             if task.tolerance.law is None:
                 assert isinstance(compare(expectation.native, expectation), Match)

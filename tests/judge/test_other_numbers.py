@@ -39,16 +39,17 @@ def ordinary(task: Task, direction: str = "forward") -> Case:
 def test_pytorch_is_right_at_every_number_and_the_usual_one_is_wrong_elsewhere(name: str) -> None:
     task = find(name)
     case = ordinary(task)
-    (plain,) = [s for s in task.arguments(case.dims_map, case.dtype) if isinstance(s, Scalar) and s.among]
-    assert other_scalars(task, case, larger=True)[plain.name] in plain.among
+    specs = task.arguments(case.dims_map, case.dtype)
+    plains = [spec for spec in specs if isinstance(spec, Scalar) and spec.among]
     seen = 0
-    for value in plain.among:
+    for plain, value in ((one, value) for one in plains for value in one.among):
+        assert other_scalars(task, case, larger=True)[plain.name] in plain.among
         args = drawn(task, case, {plain.name: value})
         expectation = reference.expect(task, case, args)
         if task.tolerance.law is not None:
             continue
         assert matches(expectation.native, expectation), (plain.name, value)
-        place = next(i for i, s in enumerate(task.arguments(case.dims_map, case.dtype)) if s.name == plain.name)
+        place = next(i for i, spec in enumerate(specs) if spec.name == plain.name)
         try:
             usual = called(task.reference, [*args[:place], plain.value, *args[place + 1 :]])
         except IndexError:  # an index that does not count is none elsewhere
@@ -124,4 +125,5 @@ def test_products_with_a_secret_scale_are_rounded_to_either_side() -> None:
         products = numbers * scale
         rounded = products.to(torch.bfloat16).double()
         assert abs(float(((rounded - products) / products).mean())) < 0.0004, whole
-    assert number_of_all_types(math.inf) == math.inf
+    for own in (math.inf, -1.7e308, 0.0):
+        assert number_of_all_types(own) == own

@@ -11,7 +11,7 @@ import torch
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.redrawn import redrawn
+from kerneleval.tasks.formats.redrawn import keep_in_order, redrawn
 from kerneleval.tasks.formats.sweep import Surveys, variants
 
 
@@ -189,10 +189,34 @@ def test_equal_offsets_of_queries_and_keys_stay_equal(tmp_path):
     inputs = "offsets = torch.tensor([0, 3, 5, 12, 13])\nreturn [torch.rand(13, 4), offsets, offsets.int()]"
     problem = made(tmp_path, "return x * more[0].sum() * more[1].sum()", inputs)
     own = problem.inputs(1)
+    assert not problem.kept
     for seed in range(6):
         _, queries, keys = problem.inputs(seed, "redrawn")
         assert torch.equal(queries, keys.long()) and not torch.equal(queries, own[1])
         assert sorted(queries.diff().tolist()) == [1, 2, 3, 7]
+
+
+@pytest.mark.parametrize(
+    "low, high",
+    [
+        ([0, 1, 2, 30, 34, 60], [0, 2, 5, 40, 41, 70]),
+        ([0, 3, 4, 5, 40, 41, 64], [0, 4, 6, 8, 50, 60, 90]),
+        ([3, 0, 2, 1, 5, 4], [4, 1, 6, 2, 7, 6]),
+    ],
+)
+def test_what_is_mended_is_still_in_order(low, high):
+    """Single elements that were put back made offsets that fall, and permutations with a place named twice."""
+    own = [torch.tensor(low), torch.tensor(high)]
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        others = [redrawn(one, generator) for one in own]
+        keep_in_order(dict(enumerate(own)), dict(enumerate(others)), generator)
+        assert bool((others[0] <= others[1]).all())
+        for one, other in zip(own, others, strict=True):
+            if bool((one.diff() >= 0).all()):
+                assert bool((other.diff() >= 0).all()) and other[-1] == one[-1]
+            else:
+                assert sorted(other.tolist()) == sorted(one.tolist())
 
 
 @pytest.mark.parametrize("dim", [0, 1])

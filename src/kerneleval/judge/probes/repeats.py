@@ -200,7 +200,7 @@ class Repeats:
     def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:
         """Once for each direction and dtype: the same call, then again at the same addresses with one argument drawn
         anew, for each argument, plain floats too. Of a slow candidate's a secret part, and more at the next case. All
-        integers and masks of a problem file count as one argument: its code may make one of another.
+        integers and flags of a problem file count as one argument: its code may make one of another.
         """
         calls, kind = self._calls, (bound.case.direction, bound.case.dtype)
         if kind in self._alone:
@@ -248,7 +248,7 @@ class Repeats:
 
 
 def drawn_together(values: Sequence[Any], places: Sequence[int]) -> list[list[int]]:
-    """Places of a problem file's arguments, each alone but for integers and masks: the lengths of one draw and the page
+    """Places of a problem file's arguments, each alone but for integers and flags: the lengths of one draw and the page
     table of another would name pages that are none.
     """
     tensors = [place for place in places if isinstance(values[place], torch.Tensor)]

@@ -201,7 +201,7 @@ class ModuleProblem:
             for index in (index for index in owns if index not in (self.kept or ())):
                 other = redrawn(owns[index], generator)
                 others[index] = others[index] if other is None else other
-            keep_in_order(owns, others)
+            keep_in_order(owns, others, generator)
             args = [others.get(index, arg) for index, arg in enumerate(args)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen):

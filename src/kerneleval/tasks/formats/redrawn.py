@@ -7,7 +7,7 @@ dim), a permutation stays one, what is sorted stays sorted, and no value disappe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -59,35 +59,69 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
 
 
-def keep_in_order(owns: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]) -> None:
-    """Put the file's own integers back where others in their place, by position, are out of an order that its own have
-    throughout: starts and ends, as two arguments of one shape or as the two halves of one. Offsets stay whose lengths
-    are given beside them, and so do these lengths. Equal offsets, of queries and of keys, stay equal.
+def keep_in_order(
+    owns: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor], generator: torch.Generator
+) -> None:
+    """Mend others in whose place the file's own integers are in an order throughout, by position: starts and ends, as
+    two arguments of one shape or as the two halves of one. Vectors that are out of it are the file's own in one order
+    for all; what is sorted, and tensors of more dims at those places, are put back. Offsets stay whose lengths are
+    given beside them, and so do these lengths. Equal offsets, of queries and of keys, stay equal.
     """
     whole = [(own, others[index]) for index, own in owns.items() if _is_whole(own)]
+    _keep_alike(whole)
     pairs = list(itertools.permutations(whole, 2))
-    for (own, other), (partner, drawn) in pairs:
-        if own.dim() == 1 and torch.equal(own.diff().long(), partner.long()):
-            other.copy_(own)
-            drawn.copy_(partner)
-    for (own, other), (partner, drawn) in itertools.combinations(whole, 2):
-        if own.dim() == 1 and torch.equal(own.long(), partner.long()) and _are_offsets(own):
-            drawn.copy_(other)
     for own, other in whole:
         for dim in (dim for dim, size in enumerate(own.shape) if size == 2):
             ends = [(own.select(dim, end), other.select(dim, end)) for end in (0, 1)]
             pairs += itertools.permutations(ends, 2)
     ordered = [(low, high) for low, high in pairs if _in_order(low[0], high[0])]
-    mended = True
-    while mended:
-        mended = False
-        for low, high in ordered:
-            broken = low[1] > high[1]
-            if not bool((low[0] == high[0]).any()):
-                broken |= low[1] == high[1]
-            for own, other in (low, high):
-                other[broken] = own[broken]
-            mended |= bool(broken.any())
+    back: set[int] = set()
+    orders: dict[int, torch.Tensor] = {}
+    for turn in range(3 * len(ordered)):
+        for pair in ordered:
+            places = _out_of_order(*pair)
+            if not bool(places.any()):
+                continue
+            last_turns = turn >= 2 * len(ordered)
+            if last_turns or any(id(other) in back or _stays(own) for own, other in pair):
+                back |= {id(other) for _, other in pair}
+            for own, other in pair:
+                if id(other) in back:
+                    other.copy_(own)
+                elif own.dim() != 1:
+                    other[places] = own[places]
+                else:
+                    order = torch.randperm(len(own), generator=generator, device=own.device)
+                    other.copy_(own[orders.setdefault(len(own), order)])
+
+
+_Pair = tuple[torch.Tensor, torch.Tensor]
+"""The file's own tensor, and another in its place."""
+
+
+def _keep_alike(whole: Sequence[_Pair]) -> None:
+    """Put offsets back whose lengths are given beside them, and these lengths; make others of equal offsets equal."""
+    for (own, other), (partner, drawn) in itertools.permutations(whole, 2):
+        if own.dim() == 1 and torch.equal(own.diff().long(), partner.long()):
+            other.copy_(own)
+            drawn.copy_(partner)
+    for (own, other), (partner, drawn) in itertools.combinations(whole, 2):
+        if own.dim() == 1 and torch.equal(own.long(), partner.long()) and _are_offsets(own):
+            one, two = (drawn, other) if torch.equal(other, own) else (other, drawn)
+            two.copy_(one)
+
+
+def _out_of_order(low: _Pair, high: _Pair) -> torch.Tensor:
+    """Where another number, beside its own in either pair, is larger than its partner, or equal and none of its own
+    is.
+    """
+    out = low[1] > high[1]
+    return out if bool((low[0] == high[0]).any()) else out | (low[1] == high[1])
+
+
+def _stays(own: torch.Tensor) -> bool:
+    """Whether it is a vector that is sorted, or marks something by negative numbers."""
+    return own.dim() == 1 and (bool((own[1:] >= own[:-1]).all()) or bool((own < 0).any()))
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:

@@ -315,8 +315,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     forms, longer = [base.form], [long for long, _ in _STRETCHES]
 
     def keep(category: str, dims: dict[str, int]) -> bool:
-        made = surveys.drawn(dims)
-        if made is None or made.form in forms or _has_grown(surveys, made):
+        made = surveys.probe(dims)
+        if made is None or made.form in forms or _has_grown(surveys, made) or surveys.drawn(dims) is None:
             return False
         if _is_cut(surveys, made, dims) or _leaves_out(surveys, made) or not _sound(surveys, made, dims):
             return False

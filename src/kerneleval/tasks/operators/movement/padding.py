@@ -54,7 +54,7 @@ _BORDERS = {
     "H": (plain("top", formula="T % 4 + 1"), plain("bottom", formula="S % 4 + 1")),
     "D": (plain("front", formula="(S + 1) % 4 + 1"), plain("back", formula="(T + 1) % 4 + 1")),
 }
-"""Borders of each dim. No two follow from the same dim alone, so that none can be taken for another."""
+"""Borders of each dim. No two are equal for every S and T, so that none can always be taken for another."""
 _LONGEST = {1: 4096, 2: 512, 3: 64}
 _WIDER = {"W": "wide", "H": "tall", "D": "deep"}
 _VALUE = plain("value", -1.25)
