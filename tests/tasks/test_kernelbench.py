@@ -1107,6 +1107,19 @@ def test_sizes_of_three_inputs_written_alike_are_one(tmp_path, inputs, expected)
     assert {value: found.count(value) for value in expected} == expected
 
 
+def test_shapes_that_begin_alike_share_these_sizes(tmp_path):
+    """Slices let one input be shorter than the others, and a last chunk of one row was broadcast: a scan step by step
+    failed. So might a batch of one beside two."""
+    forward = """
+        gate, bias, state = more
+        return torch.cat([(a * b[..., None]).relu() + c + state for a, b, c in zip(*(
+            [t[:, i : i + 8] for i in range(0, x.shape[1], 8)] for t in (x, gate, bias)))], 1)
+    """
+    inputs = "[torch.randn(2, 40, 12), torch.rand(2, 40), torch.randn((2, 40, 1)), torch.zeros(2, 1, 12)]"
+    found = [unit.value for unit in units(surveys_of(tmp_path, model(forward, inputs=inputs)))]
+    assert sorted(found) == [2, 12, 40]
+
+
 def test_two_inputs_written_alike_have_sizes_of_their_own(tmp_path):
     inputs = "[torch.rand(64, 64), torch.rand(64, 64)]"
     found = units(surveys_of(tmp_path, model("return x @ more[0]", inputs=inputs)))

@@ -46,6 +46,8 @@ _SEVERAL = 3
 """Inputs that are made by calls alike are of one kind if they are so many: two may be any."""
 
 _RANDOM = re.compile(r"randint(_like)?|integers|randrange|random_")
+_FILLED = re.compile(r"randn?|randint|zeros|ones|full|empty")
+"""Calls that make a tensor of a shape."""
 
 Place = tuple[int, int, int]
 """(line, first column, last column) of an expression."""
@@ -113,23 +115,45 @@ def find_literals(
 
 def _groups(node: ast.AST) -> dict[Place, Place]:
     """Places of equal numbers that stand at one place in three calls or more, all alike but for one argument at most,
-    as in ``torch.randn(2, 8, 64)`` for queries, keys and values; each with the first of its group.
+    as in ``torch.randn(2, 8, 64)`` for queries, keys and values, or up to which three shapes are alike
+    (:func:`_beginnings`); each with the first of its group.
     """
     calls = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
     parts = [_written(call) for call in calls]
-    found: dict[Place, Place] = {}
+    found = _beginnings([_shape(call) for call in calls if _FILLED.fullmatch(_called(call))])
     for call, own in zip(calls, parts, strict=True):
         others = [_sizes_of(other) for other, its in zip(calls, parts, strict=True) if _apart(own, its) <= 1]
         for size, *theirs in zip(_sizes_of(call), *others, strict=True):
             alike = [_place(one) for one in theirs if whole_number(one) == whole_number(size)]
             if whole_number(size) is not None and len(alike) >= _SEVERAL:
-                found.setdefault(_place(size), alike[0])
+                found.setdefault(_place(size), found.get(alike[0], alike[0]))
+    return found
+
+
+def _beginnings(shapes: Sequence[Sequence[ast.expr]]) -> dict[Place, Place]:
+    """Places of equal numbers up to which three shapes or more are written alike, as in ``torch.randn(2, 40, 8)``,
+    ``torch.rand(2, 40)`` and ``torch.randn(2, 40, 4, 4)``: the 40, and the 2 where all shapes begin with it; each with
+    the first of its group.
+    """
+    found: dict[Place, Place] = {}
+    written = [[ast.dump(size) for size in shape] for shape in shapes]
+    for shape, own in zip(shapes, written, strict=True):
+        for i, size in enumerate(shape):
+            begin = [other[: i + 1] == own[: i + 1] for other in written]
+            alike = [_place(other[i]) for other, same in zip(shapes, begin, strict=True) if same]
+            if whole_number(size) is not None and len(alike) >= _SEVERAL and (i or len(alike) == len(shapes)):
+                found[_place(size)] = alike[0]
     return found
 
 
 def _sizes_of(call: ast.Call) -> list[ast.expr]:
     """The arguments of a call, those in a tuple or list one by one."""
     return [one for arg in call.args for one in (arg.elts if isinstance(arg, (ast.Tuple, ast.List)) else [arg])]
+
+
+def _shape(call: ast.Call) -> Sequence[ast.expr]:
+    """The sizes in the first tuple or list of a call, else its arguments."""
+    return next((arg.elts for arg in call.args if isinstance(arg, (ast.Tuple, ast.List))), call.args)
 
 
 def _written(call: ast.Call) -> list[str]:
