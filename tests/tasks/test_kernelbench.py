@@ -1120,6 +1120,13 @@ def test_shapes_that_begin_alike_share_these_sizes(tmp_path):
     assert sorted(found) == [2, 12, 40]
 
 
+def test_no_batch_of_one_is_repeated_for_positions_of_two(tmp_path):
+    """The file writes them out: a kernel whose outputs are as large as its inputs was rejected."""
+    inputs = "[torch.randn(2, 33, 16), torch.arange(33) + torch.tensor([[0], [100]])]"
+    found = varied_sizes(tmp_path, model("return x * more[0][..., None].float().cos()", inputs=inputs))
+    assert found and all(dims.get("get_inputs[0]", 2) > 1 for dims in found)
+
+
 def test_two_inputs_written_alike_have_sizes_of_their_own(tmp_path):
     inputs = "[torch.rand(64, 64), torch.rand(64, 64)]"
     found = units(surveys_of(tmp_path, model("return x @ more[0]", inputs=inputs)))

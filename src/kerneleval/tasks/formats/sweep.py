@@ -126,10 +126,13 @@ class Surveys:
             return None
 
     def drawn(self, dims: Mapping[str, int]) -> Survey | None:
-        """The same; None too where a small file draws no such inputs, or positions that it writes out lie outside of
-        them. Tensors without values take what real ones do not, as a mask of another shape.
+        """The same; None too where a small file draws no such inputs, positions that it writes out lie outside of them,
+        or one batch is repeated for those of another input. Tensors without values take what real ones do not, as a
+        mask of another shape.
         """
         made = self.probe(dims)
+        if made is not None and self._is_spread(made):
+            return None
         small = made is not None and made.bytes <= _MINIATURE_BYTES and not made.real
         if made is not None and (small or self._written):
             try:
@@ -138,6 +141,21 @@ class Surveys:
                 return None
             return None if self._written and self._lie_outside(args) else made
         return made
+
+    def _is_spread(self, made: Survey) -> bool:
+        """Whether the first dim of an input became 1, and that of another and of an output is still what all three
+        were: numbers that the file writes out for a batch of two. No candidate is asked for that.
+        """
+        base = self.at({})
+        pairs = [
+            (own.shape[0], other.shape[0])
+            for own, other in zip(base.arguments, made.arguments, strict=False)
+            if isinstance(own, TensorSpec) and isinstance(other, TensorSpec) and own.shape and other.shape
+        ]
+        stayed = {own for own, other in pairs if own == other}
+        outputs = zip(base.outputs, made.outputs, strict=False)
+        stayed &= {own.shape[0] for own, other in outputs if own.shape and own.shape[:1] == other.shape[:1]}
+        return any(other == 1 < own and own in stayed for own, other in pairs)
 
     @functools.cached_property
     def _own(self) -> list[Any]:
