@@ -110,13 +110,6 @@ def test_what_was_outside_of_a_domain_moves_as_ever():
     odd = torch.tensor([math.inf, -math.inf, 3e38, 0.0, math.nan])
     found = _moved(odd, 1, within=own_range(odd))
     assert torch.equal(found.isfinite(), odd.isfinite()) and float(found[3]) == 0
-    assert (
-        torch.equal(
-            _moved(odd, 1, within=own_range(odd)),
-            _moved(odd, 1),
-        )
-        or True
-    )
     assert own_range(torch.ones(0)) is None
 
 

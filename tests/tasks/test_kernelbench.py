@@ -1188,6 +1188,20 @@ def test_no_size_leaves_weights_out(tmp_path):
     assert found and all(dims["get_inputs[1]"] >= 3 for dims in found)
 
 
+def test_the_number_of_inputs_stays_beside_positions_that_are_written_out(tmp_path):
+    inputs = "[torch.rand(n, 9) for _ in range(4)] + [torch.tensor([0, 3, 3, 17])]"
+    text = model("return torch.stack([x, *more[:-1]]).sum(0)[more[-1]]", inputs=inputs, top="n = 40")
+    found = varied_sizes(tmp_path, text)
+    assert found and all(dims.get("get_inputs[2]", 4) == 4 and dims["n"] > 17 for dims in found), found
+
+
+@pytest.mark.parametrize("to", ["to_sparse()", "to_sparse_csr()"])
+def test_a_file_may_use_sparse_tensors_inside(tmp_path, to):
+    """They have no storage to look at, by which it is known what reads a weight."""
+    text = model(f"return torch.sparse.mm((x > 0.5).float().{to}, self.line(x.T))", "self.line = nn.Linear(n, 3)")
+    assert varied_sizes(tmp_path, text)
+
+
 def test_the_fast_path_of_an_encoder_is_taken_in_double_too(tmp_path):
     """It leaves zeros at padded places in eval mode; the oracle had numbers there."""
     layer = "nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)"

@@ -140,7 +140,9 @@ def test_no_border_can_be_taken_for_another(name: str) -> None:
 
 
 def test_rolls_go_either_way_and_around() -> None:
-    """Rows went back and columns forth, by less than there are: remainders as C has them passed in one of the dims."""
+    """Rows moved one way and columns the other, by less than their size: a kernel that forgets negative remainders in
+    one dim, or more than one turn, passed.
+    """
     dims = {"M": 5, "N": 6, "K": 1, "L": 2}
     shifts = [s for s in find("roll_2d").arguments(dims, "float32") if isinstance(s, Scalar)]
     for plain, size in zip(shifts, (5, 6), strict=True):
@@ -149,7 +151,7 @@ def test_rolls_go_either_way_and_around() -> None:
 
 
 def test_every_dilated_window_holds_an_element() -> None:
-    """The gradient of one that held none went to an element that it had not, in PyTorch, and nowhere in honest ones."""
+    """Where a window is empty, PyTorch gives its gradient to some element, and an honest kernel to none."""
     dims = {"B": 1, "C": 1, "H": 9, "W": 2, "K": 2, "S": 2, "D": 3}
     assert not find("max_pool2d").allows(dims)
     assert find("max_pool2d").allows({**dims, "W": 3})

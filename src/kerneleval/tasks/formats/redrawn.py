@@ -19,6 +19,9 @@ _PIECE = 1 << 24
 _MIXED = 0.5
 """Part of the elements that are drawn anew, beyond another order."""
 
+_Pair = tuple[torch.Tensor, torch.Tensor]
+"""The file's own tensor, and another in its place."""
+
 _CLOSED = -1000.0
 """Numbers below this, added to scores, leave nothing of them."""
 
@@ -93,10 +96,6 @@ def keep_in_order(
                 else:
                     order = torch.randperm(len(own), generator=generator, device=own.device)
                     other.copy_(own[orders.setdefault(len(own), order)])
-
-
-_Pair = tuple[torch.Tensor, torch.Tensor]
-"""The file's own tensor, and another in its place."""
 
 
 def _keep_alike(whole: Sequence[_Pair]) -> None:

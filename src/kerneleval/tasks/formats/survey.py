@@ -130,7 +130,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         chooses_inputs=recorder.chooses_inputs,
         stable=recorder.stable == {True},
         steps=recorder.steps,
-        unread=frozenset(name for name, t in model.state_dict().items() if _storage(t) not in recorder.read),
+        unread=frozenset(name for name, t in model.state_dict().items() if recorder.misses(t)),
         real=device != "meta",
     )
 
@@ -318,7 +318,11 @@ class _Recorder(TorchDispatchMode):
         self.steps = 0
         self.operators: set[str] = set()
         self.read: set[int] = set()
-        """Storages that operators took."""
+        """Storages of the dense tensors that operators took."""
+
+    def misses(self, weight: torch.Tensor) -> bool:
+        """Whether no operator took a weight; of sparse ones that is not known."""
+        return weight.layout == torch.strided and _storage(weight) not in self.read
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -328,7 +332,7 @@ class _Recorder(TorchDispatchMode):
         packet = func._overloadpacket
         name = str(packet.__name__)
         self.operators.add(name)
-        self.read |= {_storage(tensor) for tensor in flatten((args, tuple(kwargs.values())))}
+        self.read |= {_storage(one) for one in flatten((args, tuple(kwargs.values()))) if one.layout == torch.strided}
         self.steps += 1
         if name in ("argmax", "argmin") and _storage(args[0]) not in self.inputs:
             self.chooses_inputs = False

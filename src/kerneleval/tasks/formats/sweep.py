@@ -173,9 +173,13 @@ class Surveys:
 
     def _lie_outside(self, args: Sequence[Any]) -> bool:
         """Whether integers that are still the same may name places that a tensor has no more, or end where it ended.
-        What is right there is nobody's to say: an end behind the last row, rows behind the last end.
+        The file does not say what is right for an end behind the last row, or for rows behind the last end. Also where
+        there are more inputs or fewer: which of them the integers name is not known.
         """
-        pairs = [(a, b) for a, b in zip(self._own, args, strict=False) if isinstance(a, torch.Tensor)]
+        if len(args) != len(self._own):
+            return True
+        both = zip(self._own, args, strict=True)
+        pairs = [(a, b) for a, b in both if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
         sizes = {pair for a, b in pairs for pair in zip(a.shape, b.shape, strict=False) if pair[0] != pair[1]}
         ends = []
         for own, other in ((self._own[i], args[i]) for i in self._written):
