@@ -13,6 +13,7 @@ from kerneleval.records import UsageError
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.survey import build_model, call_inputs
 
 PROBLEM = """
 import torch
@@ -281,3 +282,32 @@ def test_a_file_without_parameters_has_no_trained_inputs(tmp_path, init, said):
     found = " ".join(finding.message for finding in task.findings)
     assert "not judged on" in found and "trained" not in found
     assert ("trained" in task.distributions) == said
+
+
+@pytest.mark.parametrize(
+    "code", ["torch.rand(4) + torch.zeros(4, device='cpu')", "torch.rand(4) * torch.from_numpy(numpy.ones(4))"]
+)
+def test_code_that_has_tensors_of_the_host_runs_there(tmp_path, code):
+    path = tmp_path / "problem.py"
+    path.write_text(
+        f"""import numpy, torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter({code})
+    def forward(self, x):
+        return x + self.w
+def get_inputs():
+    return [{code}]
+def get_init_inputs():
+    return []
+"""
+    )
+    file = ProblemFile(path)
+    namespace = file.execute({})
+    accelerator = "meta:0"  # a device like any other but for its name, by which "meta" is distinguished
+    (x,), _ = call_inputs(file, namespace, accelerator, 1)
+    assert x.shape == (4,) and x.is_meta
+    assert build_model(file, namespace, ([], {}), accelerator, 1).w.is_meta
+    with pytest.raises(UsageError, match="device"):
+        call_inputs(file, namespace, "meta", 1)

@@ -292,8 +292,7 @@ class ModuleProblem:
         """What ``get_inputs()`` gives where its draws, by number, come out in another way, and how many there are.
         Raises UsageError: it raises then, or gives other sizes.
         """
-        generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "outcomes"))
-        with Outcomes(way, generator) as outcomes:
+        with Outcomes(way, _subseed(seed, "outcomes")) as outcomes:
             values = self._draw(seed)
         if [_sizes(v) for v in values] != self._argument_sizes:
             raise UsageError(f"{self.file.path}: the sizes that get_inputs() gives depend on what it draws")

@@ -30,12 +30,15 @@ _LOW = 0.75
 
 
 class Outcomes(TorchDispatchMode):
-    """Changes what is drawn inside: ``way`` says how, by the number of the draw; None: not. ``drawn`` counts them."""
+    """Changes what is drawn inside, on whichever device: ``way`` says how, by the number of the draw; None: not.
+    ``drawn`` counts them.
+    """
 
-    def __init__(self, way: Callable[[int], Way | None], generator: torch.Generator) -> None:
+    def __init__(self, way: Callable[[int], Way | None], seed: int) -> None:
         TorchDispatchMode.__init__(self)
         self.drawn = 0
-        self._way, self._generator = way, generator
+        self._way, self._seed = way, seed
+        self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -48,14 +51,19 @@ class Outcomes(TorchDispatchMode):
             return out  # all different
         number, self.drawn = self.drawn, self.drawn + 1
         way = self._way(number) if number < MOST else None
-        if way is None or out.device != self._generator.device or out.numel() < _FEW or not out.dim():
+        if way is None or out.is_meta or out.numel() < _FEW or not out.dim():
             return out
         if way != "sorted":
             low, high = _range(name, out, args)
-            out.copy_(_at_ends(out, low, high, way == "whole", self._generator))
+            out.copy_(_at_ends(out, low, high, way == "whole", self._on(out.device)))
         elif name in _FLOATING:
-            out.copy_(_in_order(out, self._generator))
+            out.copy_(_in_order(out, self._on(out.device)))
         return out
+
+    def _on(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device=device).manual_seed(self._seed)
+        return self._generators[device]
 
 
 def _range(name: str, out: torch.Tensor, args: Sequence[Any]) -> tuple[Any, Any]:

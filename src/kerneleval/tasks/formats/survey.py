@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -34,6 +34,8 @@ from kerneleval.records import (
     opened,
 )
 from kerneleval.tasks.formats.problem_file import ProblemFile
+
+T = TypeVar("T")
 
 _SCANS = ("softmax", "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
 _NORMS = ("layer_norm", "group_norm", "batch_norm", "rms_norm")
@@ -211,8 +213,8 @@ def build_model(
     """``Model`` of these arguments and keywords on the device, its weights drawn there under the seed; in train mode,
     as built. Raises UsageError: it raises, or is no ``torch.nn.Module``.
     """
-    # Without gradients every tensor that it computes for itself is a leaf, which deepcopy needs.
-    with file.running("Model(...)", seed, device), torch.no_grad():
+
+    def build() -> torch.nn.Module:
         model = namespace.Model(*init[0], **init[1])
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"{file.path}: Model must be a torch.nn.Module, got {_short(model)}")
@@ -224,14 +226,30 @@ def build_model(
             )
         return model.to(device)
 
+    return _made_on(device, file, "Model(...)", seed, build)
+
+
+def _made_on(device: str, file: ProblemFile, doing: str, seed: int, make: Callable[[], T]) -> T:
+    """What a piece of the file's code makes on the device, without gradients: every tensor that a module computes for
+    itself is then a leaf, which deepcopy needs. Code that fails on an accelerator runs on the host: it may have a
+    generator or an array that is there.
+    """
+    try:
+        with file.running(doing, seed, device), torch.no_grad():
+            return make()
+    except UsageError as error:
+        if device in ("cpu", "meta") or error.__cause__ is None:
+            raise
+    with file.running(doing, seed, device, place=False), torch.no_grad():
+        return make()
+
 
 def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> tuple[list[Any], Form | None]:
     """``get_inputs()`` under the seed, drawn on the device; tensors are detached and there, with their own strides, and
     each is a value of its own, in the form (``records/nested.py``). Raises UsageError: it raises or gives no list, or
     something in it is not judged.
     """
-    with file.running("get_inputs()", seed, device), torch.no_grad():
-        given = namespace.get_inputs()
+    given = _made_on(device, file, "get_inputs()", seed, namespace.get_inputs)
     if not isinstance(given, (list, tuple)):
         raise UsageError(_no_list(file, "get_inputs()", given, "[x]"))
     try:
