@@ -12,6 +12,7 @@ import torch
 from kerneleval.records import UsageError
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.outcomes import Outcomes
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import build_model, call_inputs
 
@@ -305,9 +306,13 @@ def get_init_inputs():
     )
     file = ProblemFile(path)
     namespace = file.execute({})
+    with pytest.raises(UsageError, match="device"):
+        call_inputs(file, namespace, "meta", 1)
     accelerator = "meta:0"  # a device like any other but for its name, by which "meta" is distinguished
     (x,), _ = call_inputs(file, namespace, accelerator, 1)
     assert x.shape == (4,) and x.is_meta
     assert build_model(file, namespace, ([], {}), accelerator, 1).w.is_meta
-    with pytest.raises(UsageError, match="device"):
-        call_inputs(file, namespace, "meta", 1)
+    assert file.on_host == {"get_inputs()", "Model(...)"}
+    with Outcomes(lambda number: None, 1) as outcomes:  # tried on the device once: every later draw has its number
+        call_inputs(file, namespace, accelerator, 1)
+    assert outcomes.drawn == 1

@@ -72,6 +72,8 @@ class ProblemFile:
                 "it needs class Model, get_inputs() and get_init_inputs()"
             )
         self.hash = digest(self.text)
+        self.on_host: set[str] = set()
+        """What of its code fails on an accelerator, and runs on the host."""
         self._configs: dict[str, str] = {}
         self._dtype = torch.get_default_dtype()
         self._places: dict[str, int] = {}
