@@ -870,6 +870,14 @@ def test_a_sweep_chooses_bounded_working_sizes(tmp_path):
     assert (near["batch_size"], near["in_channels"], near["out_channels"], near["height"]) == (15, 31, 56, 63)
 
 
+def test_a_little_file_has_a_large_variant(tmp_path):
+    """Of 40 x 100 numbers the first 64 rows, or 256 columns, were all that any case had."""
+    text = model("return x.softmax(-1)", inputs="[torch.rand(rows, columns)]", top="rows = {}; columns = {}")
+    chosen = dict(variants(surveys_of(tmp_path, text.format(40, 100))))
+    assert 120 <= chosen["large"]["rows"] <= 200 and 300 <= chosen["large"]["columns"] <= 500
+    assert "large" not in dict(variants(surveys_of(tmp_path, text.format(400, 1000))))
+
+
 def test_a_sweep_avoids_sizes_at_which_the_problem_degenerates(tmp_path):
     text = (
         model(
@@ -1146,7 +1154,7 @@ def test_every_size_is_once_larger_than_the_files_own(tmp_path):
     alone = [
         dims["n"] for dims in varied_sizes(tmp_path, model("return x + 1", inputs="[torch.rand(n)]", top="n = 99"))
     ]
-    assert min(alone) < 99 < max(alone) and len(alone) == 5
+    assert min(alone) < 99 < max(alone) and len(alone) == 6
 
 
 def test_only_rectangles_have_larger_sizes(tmp_path):

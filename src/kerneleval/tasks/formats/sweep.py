@@ -35,7 +35,12 @@ _NOISY = 19
 """Bits that are left to fp32 where it is asked which elements lie beside a step."""
 
 GROWTH = 1.5
-"""No variant takes more than this many times the bytes or operations of the file's own sizes."""
+"""No variant takes more than this many times the bytes or operations of the file's own sizes, but for the large one of
+a little file."""
+
+_LITTLE_BYTES, _LARGE_BYTES, _LARGE_FLOPS, _LARGE_STEPS = 1 << 20, 16 << 20, 1_000_000_000, 20_000
+"""A file that takes no more bytes is little, and its large variant no more bytes, operations and operators than the
+others say: with sizes of 40 x 100 no block of 256 columns, nor of 64 rows, ever has a second one."""
 
 _NOT_A_SIZE = re.compile(
     r"kernel|stride|pad|dilat|group|pool|layer(?!s?_?(size|dim|width|feature|unit|channel))|patch|window|stage|expan|"
@@ -302,6 +307,14 @@ def _third(value: int, _rng: random.Random) -> Iterator[int]:
         yield from (max(m, value // 3 // m * m) for m in _ALIGNMENTS)
 
 
+def _several(value: int, rng: random.Random) -> Iterator[int]:
+    """Three to five times as large, or as much larger as it goes: odd, else a multiple of as little as the problem
+    needs.
+    """
+    wanted = int(value * rng.uniform(3.0, 5.0))
+    yield from (wanted | 1, *(wanted // m * m for m in _ALIGNMENTS), 2 * value)
+
+
 _KINDS: tuple[tuple[str, _Propose], ...] = (
     ("non_power_of_two", _near),
     ("small", _small),
@@ -320,25 +333,27 @@ _FEW = 5
 
 
 def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str, int]], ...]:
-    """Up to six (shape category, dims) pairs other than the file's own, the same for equal file and seed.
+    """Up to seven (shape category, dims) pairs other than the file's own, the same for equal file and seed.
 
     For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
     together with the changes so far. The category says what was aimed at; a unit that allows none stays. Small variants
     at which the problem degenerates are mended by leaving one unit as it is, or else dropped. In the two rectangular
     ones some units are larger than in the file and the others smaller; what the first one leaves as it is, or makes
     smaller, is larger in the second: what a candidate made for the file's own sizes, which it meets first, is too small
-    there. No variant is more than :data:`GROWTH` times as large or as costly as the original. Raises UsageError: the
-    file raises at its own sizes.
+    there. No variant is more than :data:`GROWTH` times as large or as costly as the original, but for one more of a
+    little file, in which every unit is several times as large. Raises UsageError: the file raises at its own sizes.
     """
     file, base, varied = surveys.file, surveys.at({}), units(surveys)
     rng = random.Random(digest(file.text, str(suite_seed)))
     given = own_dims(file, varied)
     found: list[tuple[str, dict[str, int]]] = []
-    forms, longer = [base.form], [long for long, _ in _STRETCHES]
+    forms, longer = [base.form], [*(long for long, _ in _STRETCHES), _several]
 
     def keep(category: str, dims: dict[str, int]) -> bool:
         made = surveys.probe(dims)
-        if made is None or made.form in forms or _has_grown(surveys, made) or surveys.drawn(dims) is None:
+        if made is None or made.form in forms or surveys.drawn(dims) is None:
+            return False
+        if _has_grown(surveys, made, large=category == "large"):
             return False
         if _is_cut(surveys, made, dims) or _leaves_out(surveys, made) or not _sound(surveys, made, dims):
             return False
@@ -348,7 +363,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
 
     def add(category: str, changes: Sequence[tuple[Unit, _Propose]]) -> bool:
         proposed = [(unit, propose(unit.value, rng), propose in longer) for unit, propose in changes]
-        dims = _changed_in_turn(surveys, [(u, [v for v in values if up or v < u.value]) for u, values, up in proposed])
+        chosen = [(u, [v for v in values if up or v < u.value]) for u, values, up in proposed]
+        dims = _changed_in_turn(surveys, chosen, large=category == "large")
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
         without = [{n: v for n, v in dims.items() if n not in unit.names} for unit in varied]
         return any(tried and keep(category, tried) for tried in (dims, *without))
@@ -363,24 +379,28 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
                 break
     if len(found) < _FEW:
         add("non_power_of_two", [(unit, _odd) for unit in varied])
+    if base.bytes <= _LITTLE_BYTES:
+        add("large", [(unit, _several) for unit in varied])
     return tuple(found)
 
 
-def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[int]]]) -> dict[str, int]:
+def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[int]]], *, large: bool) -> dict[str, int]:
     """Units, each with the first of its values at which the problem runs together with those so far."""
     dims: dict[str, int] = {}
     for unit, values in changes:
         for value in dict.fromkeys(values):
             made = surveys.probe({**dims, **unit.at(value)}) if value >= 1 and value != unit.value else None
-            if made is not None and (value < unit.value or not _has_grown(surveys, made)):
+            if made is not None and (value < unit.value or not _has_grown(surveys, made, large=large)):
                 dims.update(unit.at(value))
                 break
     return dims
 
 
-def _has_grown(surveys: Surveys, made: Survey) -> bool:
-    """Whether a variant takes too many bytes or operations."""
+def _has_grown(surveys: Surveys, made: Survey, *, large: bool) -> bool:
+    """Whether a variant takes too many bytes or operations; ``large``: for that of a little file."""
     base = surveys.at({})
+    if large:
+        return made.bytes > _LARGE_BYTES or made.flops > _LARGE_FLOPS or made.steps > _LARGE_STEPS
     return made.bytes > GROWTH * base.bytes or made.flops > GROWTH * max(base.flops, 1)
 
 
