@@ -130,11 +130,42 @@ def test_offsets_have_their_steps_in_another_order():
             assert sorted(found.diff().tolist()) == sorted(torch.tensor(offsets).diff().tolist())
 
 
+@pytest.mark.parametrize(("value", "others"), [(0, {1}), (1, {2}), (2, {1}), (9, {5, 6, 7, 8})])
+def test_of_equal_integers_some_become_others(value, others):
+    for shape in ((1,), (), (2,), (40,)):
+        own = torch.full(shape, value)
+        found = [redrawn(own, torch.Generator().manual_seed(seed)) for seed in range(40)]
+        assert {int(n) for one in found for n in one.unique()} == others | ({value} if own.numel() > 1 else set())
+        assert all(0 < int((one != own).sum()) <= (own.numel() + 1) // 2 and one.dtype == own.dtype for one in found)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("self.w[ids]", "torch.zeros(5, 6, dtype=torch.int64)"),  # types of tokens, which a candidate ignored
+        ("self.w[:5] / (1 - 0.9 ** (ids + 1))", "torch.zeros(1, dtype=torch.int64)"),  # steps so far
+        ("self.w * (torch.arange(8) < ids[:, None])[..., None]", "torch.full((3,), 8)"),  # lengths
+    ],
+)
+def test_equal_integers_of_a_file_are_redrawn(tmp_path, forward, inputs):
+    init = "self.w = nn.Parameter(torch.randn(8, 4))"
+    task = read(write(tmp_path, f"return x.sum() + {forward}", f"return [torch.rand(4), {inputs}]", init, "x, ids"))
+    problem = task.build({}, "cpu")
+    assert "redrawn" in task.distributions and not task.findings
+    assert not torch.equal(problem.inputs(1)[1], problem.inputs(1, "redrawn")[1])
+
+
+def test_equal_parts_of_the_rows_of_another_input_stay(tmp_path):
+    forward = "return torch.cat([p * (i + 1) for i, p in enumerate(x[: ids.sum()].split(ids.tolist()))]).sum(0) + x"
+    task = read(write(tmp_path, forward, "return [torch.rand(12, 4), torch.full((3,), 4)]", takes="x, ids"))
+    assert "redrawn" not in task.distributions and "ids is the same in every draw" in str(task.findings)
+
+
 def test_what_is_sorted_stays_sorted():
     segments = torch.tensor([0] * 9 + [1] * 5 + [2])
     found = other(segments)
     assert bool((found.diff() >= 0).all()) and found.unique().tolist() == [0, 1, 2] and not torch.equal(found, segments)
-    assert other([7, 7, 7]) is None and other(torch.zeros(3, 4, dtype=torch.long)) is None
+    assert other([-7, -7, -7]) is None
 
 
 def test_redrawn_integers_come_from_their_own_line():

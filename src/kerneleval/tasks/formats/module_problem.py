@@ -37,7 +37,7 @@ from kerneleval.tasks.formats.changes import (
 from kerneleval.tasks.formats.memory import Slow
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
-from kerneleval.tasks.formats.redrawn import are_ones, keep_in_order, redrawn
+from kerneleval.tasks.formats.redrawn import adds_up, are_ones, keep_in_order, redrawn
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 from kerneleval.tasks.formats.traits import InputTraits, are_flags, is_float, is_inexact, padding_rows, sample
@@ -198,7 +198,7 @@ class ModuleProblem:
             generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
             owns = {index: args[index] for index in sorted(traits.frozen)}
             others = {index: own.clone() for index, own in owns.items()}
-            for index in (index for index in owns if index not in (self.kept or ())):
+            for index in (i for i, own in owns.items() if i not in (self.kept or ()) and not adds_up(own, args)):
                 other = redrawn(owns[index], generator)
                 others[index] = others[index] if other is None else other
             keep_in_order(owns, others, generator)

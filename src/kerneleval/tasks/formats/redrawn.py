@@ -27,16 +27,19 @@ _CLOSED = -1000.0
 
 
 def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """Another tensor that is as valid; None: none is known (single elements, equal integers or steps, sorted integers
-    that do not begin at 0, floating numbers of eight bits).
+    """Another tensor that is as valid; None: none is known (equal steps, equal negative integers, sorted integers that
+    do not begin at 0, single flags and floating numbers, floating numbers of eight bits).
 
     Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values: 0 and 1, 1 alone
     in two or more dims, or some 0 and others below -1000. Integers that are all different change places, and so do runs
     of consecutive ones (positions). Sorted numbers of segments stay sorted, each in use. Other sorted integers from
     0 on may be offsets: their steps change places, so the last one and the longest part stay. All others are drawn from
-    those of their line; where one number is negative, it marks what counts for nothing, and stays where it is.
+    those of their line; where one number is negative, it marks what counts for nothing, and stays where it is. Of equal
+    integers (lengths, types, steps so far) some become others: zeros ones, ones two, and larger ones as small as half.
     """
-    if tensor.numel() < 2 or tensor.is_complex() or is_eight_bit(tensor):
+    if not tensor.numel() or tensor.is_complex() or is_eight_bit(tensor):
+        return None
+    if tensor.numel() == 1 and (tensor.dtype == torch.bool or tensor.is_floating_point()):
         return None
     if tensor.dtype == torch.bool:
         return _mask(tensor, torch.tensor([False, True], device=tensor.device), generator)
@@ -50,7 +53,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
         return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)
     if low == high:
-        return None
+        return _unequal(tensor, int(low), generator) if low >= 0 else None
     longest = max(range(tensor.dim()), key=lambda dim: tensor.shape[dim])
     lines = tensor.movedim(longest, -1)
     steps = lines[..., 1:].long() - lines[..., :-1].long()
@@ -60,6 +63,21 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if different(tensor):
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
+
+
+def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator) -> torch.Tensor:
+    """Half of the elements, which all have this value, with others: at least one of them, and not all of several."""
+    least, most = (value + 1, value + 1) if value < 2 else ((value + 1) // 2, value - 1)
+    others = torch.randint(least, most + 1, tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
+    places = torch.randperm(tensor.numel(), generator=generator, device=tensor.device).view(tensor.shape)
+    return torch.where(places < (tensor.numel() + 1) // 2, others, tensor)
+
+
+def adds_up(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
+    """Whether several equal integers add up to a size of another argument: they may say how it is divided."""
+    if tensor.numel() < 2 or not _is_whole(tensor) or not bool((tensor == tensor.flatten()[0]).all()):
+        return False
+    return any(isinstance(one, torch.Tensor) and int(tensor.sum()) in one.shape for one in beside if one is not tensor)
 
 
 def keep_in_order(
