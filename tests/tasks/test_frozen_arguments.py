@@ -303,6 +303,22 @@ def test_a_plain_zero_is_named_too(tmp_path):
 # --------------------------------------------------------------------------------------------------------------------
 
 
+def test_numbers_of_both_signs_have_one_sign(tmp_path):
+    """A row maximum that begins at 0 was right wherever a wide row had one number above it."""
+    inputs = "return [torch.randn(6, 50), torch.randn(50), torch.rand(6, 50)]"
+    problem = made(tmp_path, "return (x + more[0] + more[1]).amax(-1)", inputs)
+    seen = set()
+    for seed in range(60):
+        own, now = problem.inputs(seed), problem.inputs(seed, "negative")
+        assert torch.equal(now[2], -8 * own[2])
+        changed = [i for i in (0, 1) if not torch.equal(now[i], -8 * own[i])]
+        assert len(changed) == 1 and torch.equal(now[changed[0]].abs(), 8 * own[changed[0]].abs())
+        signs = now[changed[0]].sign()
+        assert bool((signs == signs[..., :1]).all())
+        seen.add((changed[0], tuple(sorted(set(signs.flatten().tolist())))))
+    assert seen == {(i, signs) for i in (0, 1) for signs in ((-1.0,), (1.0,))} | {(0, (-1.0, 1.0))}
+
+
 def test_positive_factors_are_taken_where_the_file_takes_no_negative_numbers(tmp_path):
     task = read(write(tmp_path, "return x / (more[0].sqrt() + 1e-8)", "return [torch.randn(9, 9), torch.rand(9, 9)]"))
     assert task.distributions == ("standard", "large_scale", "small_scale", "tiny_scale", "padded")

@@ -139,6 +139,10 @@ def _as_complex(parts: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(parts.contiguous())
 
 
+_BY_ITEM, _BELOW = 0.4, 0.6
+"""How often items have signs of their own, and how often a whole tensor is below 0."""
+
+
 def make_uneven(tensor: torch.Tensor, end: int, generator: torch.Generator) -> torch.Tensor:
     """Rows of sizes of their own, from 1/16 to 16 times theirs, secret signs, a few large elements, and a heavy one
     ``end`` places before the last.
@@ -201,6 +205,22 @@ def one_hot_rows(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tens
     rows = torch.randint(_PADDED_ROWS, shape, generator=generator, device=tensor.device) == 0
     rows.view(-1)[torch.randint(rows.numel(), (), generator=generator, device=tensor.device)] = True
     return torch.where(rows, torch.zeros_like(tensor).scatter(-1, place, 1), tensor)
+
+
+def has_both_signs(tensor: torch.Tensor) -> bool:
+    """Whether some numbers are below 0 and others above."""
+    return bool((tensor < 0).any() & (tensor > 0).any())
+
+
+def one_sided(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Numbers with one sign: all of them, or each item of the first dim with its own. A maximum that begins at 0 is
+    right wherever one number is above it.
+    """
+    items = (len(tensor), *(1,) * (tensor.dim() - 1)) if tensor.dim() > 1 else ()
+    by_item, below = torch.rand(2, generator=generator, device=tensor.device).tolist()
+    if by_item < _BY_ITEM and items:
+        return tensor.abs() * _signs(tensor.new_empty(items), generator)
+    return tensor.abs() * (-1 if below < _BELOW else 1)
 
 
 def near_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

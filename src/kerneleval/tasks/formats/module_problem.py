@@ -25,11 +25,13 @@ from kerneleval.tasks.formats.changes import (
     as_trained,
     change_weight,
     far_from_zero,
+    has_both_signs,
     make_uneven,
     make_vary,
     mirrored_inwards,
     near_one_row,
     one_hot_rows,
+    one_sided,
     turned,
     with_norms,
     with_padding,
@@ -182,7 +184,8 @@ class ModuleProblem:
         ``sorted`` and ``skewed`` are standard but for the outcomes of what ``get_inputs()`` draws (``outcomes.py``).
         ``long_memory`` is standard but for one argument or parameter (``memory.py``). ``trained`` is about weights.
         Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
-        a factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements
+        a factor, plain floats by one between 0.8 and 0.95. ``negative`` also gives the numbers of one tensor one sign.
+        ``outlier`` gives rows sizes of their own and elements
         secret signs, and makes a few large, ``alike`` brings all rows near one of them, ``padded`` makes some elements
         and rows 0, and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is
         there.
@@ -229,6 +232,10 @@ class ModuleProblem:
         """Give floating arguments the distribution, in their list."""
         traits = self.traits
         ends = itertools.cycle(torch.randperm(LAST, generator=generator, device=self.device).tolist())
+        fixed = traits.labels | traits.normed | traits.rigid
+        shaped = fixed | traits.signed | traits.structured | traits.records | traits.ordered | traits.positive
+        free = [i for i, value in enumerate(args) if is_float(value) and i not in shaped and has_both_signs(value)]
+        sided = free[next(ends) % len(free)] if free and distribution == "negative" else -1
         for index, value in enumerate(args):
             if type(value) is float:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
@@ -236,12 +243,14 @@ class ModuleProblem:
                 args[index] = value * (0.8 + 0.15 * part)
             elif is_float(value) and index in traits.normed and distribution == "padded":
                 args[index] = one_hot_rows(value, generator)
-            elif is_float(value) and index not in traits.labels | traits.normed | traits.rigid:
+            elif is_float(value) and index not in fixed:
                 if distribution in _LARGE and index in self.gates:
                     continue
                 if distribution in _SCALES:
                     factor = self._factor(distribution, value.dtype)
                     args[index] = value * (abs(factor) if index in traits.signed else factor)
+                    if index == sided:
+                        args[index] = one_sided(args[index], generator)
                 elif index in traits.structured | traits.records | traits.ordered:
                     continue
                 elif distribution == "far_mean":
