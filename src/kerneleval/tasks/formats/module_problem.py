@@ -233,9 +233,7 @@ class ModuleProblem:
         traits = self.traits
         ends = itertools.cycle(torch.randperm(LAST, generator=generator, device=self.device).tolist())
         fixed = traits.labels | traits.normed | traits.rigid
-        shaped = fixed | traits.signed | traits.structured | traits.records | traits.ordered | traits.positive
-        free = [i for i, value in enumerate(args) if is_float(value) and i not in shaped and has_both_signs(value)]
-        sided = free[next(ends) % len(free)] if free and distribution == "negative" else -1
+        sided = self._sided(args, next(ends)) if distribution == "negative" else -1
         for index, value in enumerate(args):
             if type(value) is float:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
@@ -263,6 +261,14 @@ class ModuleProblem:
                     args[index] = uneven.abs() * value.sign() if index in traits.positive else uneven
                 else:
                     args[index] = near_one_row(value, generator)
+
+    def _sided(self, args: Sequence[Any], turn: int) -> int:
+        """Position of one of the tensors with numbers of both signs that may all have one; -1: there is none."""
+        traits = self.traits
+        fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive
+        fixed |= traits.structured | traits.records | traits.ordered
+        free = [i for i, value in enumerate(args) if is_float(value) and i not in fixed and has_both_signs(value)]
+        return free[turn % len(free)] if free else -1
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:
         factor = _SCALES[distribution]
