@@ -104,7 +104,7 @@ def test_products_that_are_stable_in_the_norm_pass(dtype: str, levels: int, dist
 def test_convolutions_that_are_stable_in_the_norm_pass(dtype: str, tile: int, distribution: str) -> None:
     """Winograd's tiles, as cuDNN has them; F(4 x 4) of half types, transformed in the half type, is too far off."""
     for seed, (b, c, o, h, w) in enumerate([(1, 16, 12, 33, 70), (1, 64, 12, 14, 14), (1, 96, 24, 14, 34)]):
-        dims = {"B": b, "C": c, "O": o, "H": h, "W": w, "K": 3, "S": 1}
+        dims = {"B": b, "C": c, "O": o, "H": h, "W": w, "K": 3, "S": 1, "E": 1}
         args, expectation = expected("conv2d", dims, seed, dtype=dtype, distribution=distribution)
         x, weight, bias, _, padding = args
         out = winograd(x, weight, bias, padding, tile).to(x.dtype)
@@ -125,7 +125,7 @@ def test_gradients_that_are_stable_in_the_norm_pass(distribution: str) -> None:
 def test_rounding_errors_where_nothing_is_summed_pass() -> None:
     """A Fourier transform leaves them in the gaps that strides make: half of the output here."""
     task = find("conv1d")
-    case = case_of("conv1d", {"B": 2, "C": 8, "O": 16, "L": 301, "K": 1, "S": 2}, direction="backward")
+    case = case_of("conv1d", {"B": 2, "C": 8, "O": 16, "L": 301, "K": 1, "S": 2, "E": 0}, direction="backward")
     args, grads = drawn(task, case)
     assert grads is not None
     expectation = reference.expect(task, case, args, grads)

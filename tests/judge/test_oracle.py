@@ -213,6 +213,14 @@ def test_output_specs() -> None:
     assert oracle.output_specs(task, case, drawn(task, case)[0]) == [((5, 8), "float16")] * 2
 
 
+def test_output_specs_are_kept_by_plain_values() -> None:
+    """A backward window mixed two paddings: upstream gradients had the shapes of the first, and right ones failed."""
+    task, case = find("avg_pool1d"), case_of("avg_pool1d", {"B": 2, "C": 3, "L": 9, "K": 3, "S": 1, "E": 1})
+    *args, padding = drawn(task, case)[0]
+    assert oracle.output_specs(task, case, [*args, padding]) == [((2, 3, 9), "float32")]
+    assert oracle.output_specs(task, case, [*args, 0]) == [((2, 3, 7), "float32")]
+
+
 def test_a_reference_that_raises_is_the_tasks_fault() -> None:
     def reference(x: torch.Tensor) -> torch.Tensor:
         raise ValueError("no such thing")
@@ -272,7 +280,7 @@ def test_reduction_lengths() -> None:
     assert reduction_length(task, backward, args, (), (20,), 2000) == 100
     # a sum over several dims is as long as they are together
     conv = find("conv2d")
-    case = case_of("conv2d", {"B": 3, "C": 20, "O": 30, "H": 40, "W": 50, "K": 3, "S": 1}, direction="backward")
+    case = case_of("conv2d", {"B": 3, "C": 20, "O": 30, "H": 40, "W": 50, "K": 3, "S": 1, "E": 1}, direction="backward")
     outputs = 3 * 30 * 40 * 50
     assert reduction_length(conv, case, drawn(conv, case)[0], (), (30, 20, 3, 3), outputs) == 3 * 40 * 50
     assert reduction_length(conv, case, drawn(conv, case)[0], (), (3, 20, 40, 50), outputs) == 270
@@ -315,7 +323,7 @@ def test_an_index_that_occurs_often_gathers_as_many_terms() -> None:
 
 def test_a_running_sum_over_every_position_is_a_right_gradient_of_weights() -> None:
     """FlagGems' was refused on a GPU: the sum was taken to be as long as a dim; it runs over batch and positions."""
-    dims = {"B": 2, "C": 48, "O": 48, "H": 256, "W": 256, "K": 1, "S": 1}
+    dims = {"B": 2, "C": 48, "O": 48, "H": 256, "W": 256, "K": 1, "S": 1, "E": 0}
     args, expectation = expected("conv2d", dims, direction="backward")
     task, case = find("conv2d"), case_of("conv2d", dims, direction="backward")
     (grad,) = drawn(task, case)[1] or ()

@@ -72,7 +72,7 @@ def _small(task: Task) -> list[tuple[Dim, int]]:
 def test_transformations_change_something(name: str) -> None:
     task = find(name)
     # B and H may be 1
-    dims = {d.name: v if v > 1 or d.high < 2 else max(2, d.multiple_of) for d, v in _small(task)}
+    dims = {d.name: v if v > 1 or d.high < 2 or not d.low else max(2, d.multiple_of) for d, v in _small(task)}
     args = drawn(task, dims if task.constraint is None or task.constraint(dims) else dict(_named(task)), "float64")
     for relation in task.relations:
         changed = (relation.transform(args, torch.Generator().manual_seed(seed)) for seed in range(20))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from kerneleval.records import Case, Protocol, Scalar, Task, TensorSpec
-from kerneleval.tasks import find, secret_sizes, shapes
+from kerneleval.records import Case, Plain, Protocol, Scalar, Task, TensorSpec
+from kerneleval.tasks import all_tasks, find, secret_sizes, shapes
 from kerneleval.tasks.secret_sizes import secret_cases
 
 from .conftest import SMALL, check_dims
@@ -90,7 +91,7 @@ def test_dims_are_thin_together_that_are_so_in_no_planned_case() -> None:
     assert not set(found) & met
     assert min(found[pair] for pair in pairs) > 3
     for part in pairs:
-        dims = {dim.name: 40 for dim in task.dims} | {"K": 3, "S": 1}
+        dims = {dim.name: 40 for dim in task.dims} | {"K": 3, "S": 1, "E": 1}
         thinner = secret_sizes._thinned(task, dims, part, range(1, 7), lambda _: True)
         assert thinner is not None
         assert {name for name in names if thinner[name] <= lowest[name] + 6} == set(part)
@@ -104,6 +105,33 @@ def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:
         cases = [c for c in (*planned, *secret_cases(task, planned, SMALL, large=0)) if c.direction == direction]
         met = {(c.dims_map["K"], c.dims_map["S"]) for c in cases if c.dtype == "float32"}
         assert met == set(itertools.product((1, 2, 3, 4), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        (name, arg.name)
+        for name, task in all_tasks().items()
+        for arg in task.table.args
+        if isinstance(arg, Plain) and arg.name in ("padding", "other", "output_padding") and arg.formula
+        if any(dim.name == "K" for dim in task.dims)
+    ],
+)
+def test_paddings_follow_from_nothing_else(name: str, plain: str) -> None:
+    """A kernel that took half of the width for the padding, or the stride less one for that of the output, passed."""
+    task = find(name)
+    cases = [c.dims_map for c in shapes.plan(task, Protocol(directions=("forward",)), SMALL)]
+    usual = {
+        "padding": ("0", "K // 2", "(K - 1) // 2", "K - 1"),
+        "other": ("E", "0", "J // 2", "(J - 1) // 2", "J - 1"),
+        "output_padding": ("0", "S - 1"),
+    }
+
+    def value(dims: Mapping[str, int]) -> object:
+        return next(a.value for a in task.arguments(dims, "float32") if isinstance(a, Scalar) and a.name == plain)
+
+    for formula in usual[plain]:
+        assert any(value(dims) != task.table.sizes(dims).value(formula, plain) for dims in cases), formula
 
 
 @pytest.mark.parametrize(
@@ -152,14 +180,14 @@ def test_rolls_go_either_way_and_around() -> None:
 
 def test_every_dilated_window_holds_an_element() -> None:
     """Where a window is empty, PyTorch gives its gradient to some element, and an honest kernel to none."""
-    dims = {"B": 1, "C": 1, "H": 9, "W": 2, "K": 2, "S": 2, "D": 3}
+    dims = {"B": 1, "C": 1, "H": 9, "W": 2, "K": 2, "S": 2, "E": 1, "D": 3}
     assert not find("max_pool2d").allows(dims)
     assert find("max_pool2d").allows({**dims, "W": 3})
 
 
 def test_secret_cases_repeat_planned_shapes_under_other_plain_arguments() -> None:
-    """Plans kept by shapes alone were right: the stride, or the number of groups, was never another."""
-    for name, plain in (("conv2d", "stride"), ("group_norm", "groups")):
+    """Plans kept by shapes alone were right: the stride, padding or number of groups was never another."""
+    for name, plain in (("conv2d", "stride"), ("conv2d", "padding"), ("group_norm", "groups")):
         task = find(name)
         planned = list(shapes.plan(task, Protocol(dtypes=("float32",), directions=("forward",)), SMALL))
 

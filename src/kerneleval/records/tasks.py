@@ -162,7 +162,7 @@ class Dim:
     name: str
     """Upper-case letter or short word: ``M``, ``heads``."""
     low: int = 1
-    """Smallest value (inclusive)."""
+    """Smallest value (inclusive). Only a dim that is not scaled may be 0: a padding."""
     high: int = 8192
     """Largest value (inclusive)."""
     multiple_of: int = 1
@@ -688,6 +688,10 @@ class Task:
     def least_dims(self) -> dict[str, int]:
         """Every dim at its smallest, whether they are allowed together or not."""
         return {dim.name: dim.least for dim in self.dims}
+
+    def is_empty(self, dims: Mapping[str, int]) -> bool:
+        """Whether a dim is 0 that is 0 in empty cases alone, as a padding is not."""
+        return any(dims.get(dim.name, 1) == 0 < dim.least for dim in self.dims)
 
     def allows(self, dims: Mapping[str, int]) -> bool:
         """Whether these dims are allowed together."""

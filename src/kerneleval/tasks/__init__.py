@@ -207,8 +207,9 @@ def _problems(task: Task) -> Iterator[str]:
     if len(set(names)) != len(names):
         yield f"two dims share a name in {', '.join(names)}"
     for dim in task.dims:
-        if dim.low < 1 or dim.least > dim.high:
-            yield f"dim {dim.name}: no multiple of {dim.multiple_of} is in [{dim.low}, {dim.high}], low >= 1"
+        lowest = 1 if dim.scaled else 0
+        if dim.low < lowest or dim.least > dim.high:
+            yield f"dim {dim.name}: no multiple of {dim.multiple_of} is in [{dim.low}, {dim.high}], low >= {lowest}"
     if not task.case_dims and not any(dim.scaled for dim in task.dims):
         yield "no dim is scaled and there are no case_dims, so there is nothing to sample"
 

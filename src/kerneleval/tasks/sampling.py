@@ -257,8 +257,10 @@ def twins(task: Task, dims: Mapping[str, int], dtype: str) -> list[dict[str, int
 
 
 def few(task: Task) -> list[dict[str, int]]:
-    """Every choice of the dims that have few values (kernel width and stride); empty where none has."""
-    chosen = [dim for dim in task.dims if not dim.scaled and 1 < len(_values(dim)) <= _FEW_VALUES]
+    """Every choice of the dims that have few values (kernel width and stride); empty where none has. Paddings, which
+    may be 0, are not among them: what they may be hangs on the kernel's width.
+    """
+    chosen = [dim for dim in task.dims if not dim.scaled and dim.low and 1 < len(_values(dim)) <= _FEW_VALUES]
     names = [dim.name for dim in chosen]
     return [dict(zip(names, row, strict=True)) for row in itertools.product(*map(_values, chosen)) if names]
 

@@ -506,24 +506,27 @@ def _unlike(
 ) -> Iterator[dict[str, int]]:
     """Secret sizes of kinds that the plan leaves out: choices of the dims of few values that no standard case makes;
     outputs larger than the input, by no whole factor, where both sizes are free, as in pools and interpolations;
-    and tensors shaped as those of a planned case under other plain arguments.
+    and tensors shaped as those of a planned case, for each plain argument with another value.
     """
     left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
     small = "small" if "small" in categories else categories[0]
     for choice in _CHANCE.sample(left, min(len(left), _MOST_FEW)):
         drawn = (sizes(category=small) for _ in range(_TRIALS))
-        trials = (dims | choice for dims in drawn if dims is not None)
+        none = dict.fromkeys((dim.name for dim in task.dims if not dim.low), 0)  # where the width forbids the padding
+        trials = (dims | choice | padding for dims in drawn if dims is not None for padding in ({}, none))
         yield from itertools.islice((dims for dims in trials if task.allows(dims) and fits(dims)), 1)
     begun = sizes(category=small) if (pairs := _resized(task)) else None
     if begun is not None:
         longer = begun | {name: size for own, out in pairs for name, size in _longer(task, own, out).items()}
         if task.allows(longer) and fits(longer):
             yield longer
-    for case in _CHANCE.sample(planned, len(planned)):
-        alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
-        if case.shape_category != EDGE and alike:
-            yield _CHANCE.choice(alike)
-            return
+    kinds: dict[frozenset[str], list[dict[str, int]]] = {}
+    for case in planned:
+        own = case.dims_map
+        for dims in twins(task, own, case.dtype) if case.shape_category != EDGE else ():
+            kinds.setdefault(frozenset(name for name in own if dims[name] != own[name]), []).append(dims)
+    for alike in kinds.values():
+        yield from itertools.islice(filter(fits, _CHANCE.sample(alike, len(alike))), 1)
 
 
 def _resized(task: Task) -> list[tuple[str, str]]:

@@ -494,7 +494,8 @@ class _Planner:
         edges += rows if turn == 0 or not quick else rows[turn % len(rows) :][:1] if rows else []
         if self.task.empty and (self.direction == "forward" or turn == 0 or not quick):
             base = self._dims("small", 0) if exists(self.task, "small") else smallest
-            empty = [trial for dim in self.task.dims if self.task.allows(trial := base | {dim.name: 0})]
+            empty = [base | {dim.name: 0} for dim in self.task.dims if dim.least]
+            empty = [trial for trial in empty if self.task.allows(trial)]
             edges += empty[:1] + (empty[1:][-1:] if self.direction == "forward" else [])
         return edges
 

@@ -8,7 +8,7 @@ def _table(c, h, w, k, s, p):
 def conv2d(x, weight, bias, stride, padding):
     b, c, h, w = x.shape
     o, _, k, _ = weight.shape
-    key = (c, h, w, k)
+    key = (c, h, w, k, padding)
     if key not in _TABLES:
         t = _table(c, h, w, k, stride, padding)
         _TABLES[key] = (t.permute(1, 2, 0, 3, 4).reshape(-1, c * k * k), t.shape[1], t.shape[2])

@@ -117,13 +117,15 @@ _MOST_SPECS = 1024
 
 
 def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
-    """(shape, dtype) of every forward output of an operator task; runs the reference once for each dims and dtype.
+    """(shape, dtype) of every forward output of an operator task; runs the reference once for each dims, plain values
+    and dtype.
 
     Raises:
         UsageError: the reference raises.
         InfrastructureError: the device has too little memory.
     """
-    key = (task.reference, task.arguments, case.dims, case.folds, case.dtype)
+    values = repr([arg for arg in args if not isinstance(arg, torch.Tensor)])
+    key = (task.reference, task.arguments, case.dims, case.folds, case.dtype, values)
     with _ONE:
         if key not in _SPECS:
             if len(_SPECS) >= _MOST_SPECS:

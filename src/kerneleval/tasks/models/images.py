@@ -6,26 +6,31 @@ from kerneleval.tasks.models.table import Table, tables, transposed
 
 TABLES: tuple[Table, ...] = tables(
     """
-    # batch, channels in and out, height, width, kernel, stride; the padding is the task's
-    B C O H W K S: transposed
-    dcgan.layer2              16   1024    512     4     4   4   2
-    dcgan.layer3              16    512    256     8     8   4   2
-    dcgan.layer4              16    256    128    16    16   4   2
+    # batch, channels in and out, height, width, kernel, stride, padding
+    B C O H W K S E: transposed
+    dcgan.layer2              16   1024    512     4     4   4   2   1
+    dcgan.layer3              16    512    256     8     8   4   2   1
+    dcgan.layer4              16    256    128    16    16   4   2   1
 
-    B C O H W K S
-    resnet50.conv1             8      3     64   224   224   7   2
-    resnet50.conv2_reduce      8     64     64    56    56   1   1
-    resnet50.conv2_3x3         8     64     64    56    56   3   1
-    resnet50.conv2_expand      8     64    256    56    56   1   1
-    resnet50.conv3_3x3         8    128    128    56    56   3   2
-    resnet50.conv3_shortcut    8    256    512    56    56   1   2
-    resnet50.conv4_3x3         8    256    256    14    14   3   1
-    resnet50.conv5_3x3         8    512    512     7     7   3   1
-    resnet50.conv5_expand      8    512   2048     7     7   1   1
-    sd_2_1.in                  2      4    320    64    64   3   1
-    sd_2_1.down1               2    320    320    64    64   3   1
-    sd_2_1.down2               2    640    640    32    32   3   1
-    sd_2_1.middle              2   1280   1280     8     8   3   1
+    # ... and padding of the output
+    B C O H W K S E A
+    cyclegan.up1               1    256    128    64    64   3   2   1   1
+    cyclegan.up2               1    128     64   128   128   3   2   1   1
+
+    B C O H W K S E
+    resnet50.conv1             8      3     64   224   224   7   2   3
+    resnet50.conv2_reduce      8     64     64    56    56   1   1   0
+    resnet50.conv2_3x3         8     64     64    56    56   3   1   1
+    resnet50.conv2_expand      8     64    256    56    56   1   1   0
+    resnet50.conv3_3x3         8    128    128    56    56   3   2   1
+    resnet50.conv3_shortcut    8    256    512    56    56   1   2   0
+    resnet50.conv4_3x3         8    256    256    14    14   3   1   1
+    resnet50.conv5_3x3         8    512    512     7     7   3   1   1
+    resnet50.conv5_expand      8    512   2048     7     7   1   1   0
+    sd_2_1.in                  2      4    320    64    64   3   1   1
+    sd_2_1.down1               2    320    320    64    64   3   1   1
+    sd_2_1.down2               2    640    640    32    32   3   1   1
+    sd_2_1.middle              2   1280   1280     8     8   3   1   1
 
     # the same, kernel 1
     B C O H W: pointwise
@@ -51,26 +56,32 @@ TABLES: tuple[Table, ...] = tables(
     sd_2_1.down1               2    320    320    64    64
     sd_2_1.down2               2    640    640    32    32
 
-    # batch, channels, height, width, kernel, stride: max pooling
+    # batch, channels, height, width, kernel, stride, padding: pooling
+    B C H W K S E: pooling
+    resnet50.pool1             8     64   112   112   3   2   1
+    vgg16.pool1                1     64   224   224   2   2   0
+    vgg16.pool3                8    256    56    56   2   2   0
+    vgg16.pool5                8    512    14    14   2   2   0
+
     B C H W K S: pooling
     resnet50.pool1             8     64   112   112   3   2
     vgg16.pool1                1     64   224   224   2   2
     vgg16.pool3                8    256    56    56   2   2
     vgg16.pool5                8    512    14    14   2   2
 
-    # batch, channels, height, width, kernel, stride: a kernel for each channel
-    B C H W K S
-    mobilenet_v2.block1        8     32   112   112   3   1
-    mobilenet_v2.block2        8     96   112   112   3   2
-    mobilenet_v2.block4        8    192    28    28   3   1
-    mobilenet_v2.block17       8    960     7     7   3   1
-    convnext_tiny.stage1       8     96    56    56   7   1
-    convnext_tiny.stage4       8    768     7     7   7   1
+    # batch, channels, height, width, kernel, stride, padding: a kernel for each channel
+    B C H W K S E
+    mobilenet_v2.block1        8     32   112   112   3   1   1
+    mobilenet_v2.block2        8     96   112   112   3   2   1
+    mobilenet_v2.block4        8    192    28    28   3   1   1
+    mobilenet_v2.block17       8    960     7     7   3   1   1
+    convnext_tiny.stage1       8     96    56    56   7   1   3
+    convnext_tiny.stage4       8    768     7     7   7   1   3
 
-    B C H W K S D
-    resnet50.pool1             8     64   112   112   3   2   1
-    vgg16.pool1                1     64   224   224   2   2   1
-    vgg16.pool5                8    512    14    14   2   2   1
+    B C H W K S E D
+    resnet50.pool1             8     64   112   112   3   2   1   1
+    vgg16.pool1                1     64   224   224   2   2   0   1
+    vgg16.pool5                8    512    14    14   2   2   0   1
 
     # batch, channels, height, width, height and width that come out
     B C H W P Q: pooling
@@ -119,11 +130,11 @@ TABLES: tuple[Table, ...] = tables(
     vit_b16.patches            8      3     14    14   16
 
     # ---- volumes ---------------------------------------------------------------------------------------------------
-    # batch, channels in and out, frames, height, width, kernel, stride
-    B C O T H W K S: not_transposed
-    c3d.conv1                  1      3     64    16   112   112   3   1
-    c3d.conv3a                 1    128    256     8    28    28   3   1
-    c3d.conv5a                 1    512    512     2     7     7   3   1
+    # batch, channels in and out, frames, height, width, kernel, stride, padding
+    B C O T H W K S E: not_transposed
+    c3d.conv1                  1      3     64    16   112   112   3   1   1
+    c3d.conv3a                 1    128    256     8    28    28   3   1   1
+    c3d.conv5a                 1    512    512     2     7     7   3   1   1
 
     # kernel 4, stride 2
     B C O D H W: transposed

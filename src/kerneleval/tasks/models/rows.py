@@ -185,10 +185,14 @@ TABLES: tuple[Table, ...] = tables(
     mamba_2_8b.prefill         1   5120   2048   4   1
     whisper_large.frames       1   1280   3000   3   2
 
-    # batch, channels in and out, positions, width of the kernel, stride
-    B C O L K S: not_transposed
-    whisper_large.conv1        1    128   1280   3000   3   1
-    whisper_large.conv2        1   1280   1280   3000   3   2
+    B C L K S E
+    mamba_2_8b.prefill         1   5120   2048   4   1   3
+    whisper_large.frames       1   1280   3000   3   2   1
+
+    # batch, channels in and out, positions, width of the kernel, stride, padding
+    B C O L K S E: not_transposed
+    whisper_large.conv1        1    128   1280   3000   3   1   1
+    whisper_large.conv2        1   1280   1280   3000   3   2   1
     """,
     with_classes=_with_classes,
     softmaxes=lambda task: "softmax" in task.name and task.category == "normalization",

@@ -10,6 +10,8 @@ SOURCES: dict[str, str] = {
     "c3d": "Tran et al. 2015, Learning Spatiotemporal Features with 3D Convolutional Networks, fig. 3: "
     "https://arxiv.org/abs/1412.0767",
     "convnext_tiny": "Liu et al. 2022, A ConvNet for the 2020s, table 9: https://arxiv.org/abs/2201.03545",
+    "cyclegan": "Zhu et al. 2017, Unpaired Image-to-Image Translation using Cycle-Consistent Adversarial Networks, "
+    "sec. 7.2: https://arxiv.org/abs/1703.10593",
     "dcgan": "Radford et al. 2016, Unsupervised Representation Learning with DCGANs, fig. 1: "
     "https://arxiv.org/abs/1511.06434",
     "deepseek_v3": f"DeepSeek-V3, config.json: {_HUB}/deepseek-ai/DeepSeek-V3",

@@ -14,10 +14,14 @@ from kerneleval.tasks.operators.convolution.convolution import (
     CHANNELWISE,
     CUBE,
     DILATION,
+    EDGE,
+    OTHER,
+    OTHER_EDGE,
     PADDING,
     STEP,
     STRIDE,
     UNIT,
+    WIDE_EDGE,
     channels,
     convolution,
     length,
@@ -37,16 +41,11 @@ def _depthwise(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: in
 
 def _extended(name: str) -> str:
     """Str of a dilated transposed convolution's output length along a dim."""
-    return f"({name} - 1) * S - 2 * D * ((K - 1) // 2) + D * (K - 1) + 1"
+    return f"({name} - 1) * S - 2 * E + D * (K - 1) + 1"
 
 
 _WIDE = fixed("J", high=7)
-_OTHER = plain("other", formula="J // 2")
-_SPREAD: Any = (
-    plain("padding", formula="D * (K // 2)"),
-    plain("other", formula="D * (J // 2)"),
-    plain("dilation", formula="D"),
-)
+_SPREAD: Any = (PADDING, OTHER, plain("dilation", formula="D"))
 
 TASKS = (
     convolution(
@@ -54,13 +53,13 @@ TASKS = (
         "out[b, o, p, q] = bias[o] + sum_{c, i, j} x[b, c, p + i * dilation - padding, q + j * dilation - other] "
         "* weight[o, c, i, j], kernels of K x J",
         _dilated,
-        (*channels("C", "O", "H", "W"), CUBE, fixed("J", high=5), DILATION),
+        (*channels("C", "O", "H", "W"), CUBE, fixed("J", high=5), DILATION, WIDE_EDGE, OTHER_EDGE),
         (data("x", "B C H W"), weight("weight", "O C K J", fan_in="C K J"), bias("O"), *_SPREAD),
         "B O P Q",
         "C K J",
         {
             "P": length("H", dilated=True, strided=False),
-            "Q": length("W", "J", dilated=True, strided=False),
+            "Q": length("W", "J", "F", dilated=True, strided=False),
         },
         relations=(*BATCHES, *CHANNELS),
     ),
@@ -69,11 +68,11 @@ TASKS = (
         "out[b, c, p, q] = bias[c] + sum_{i, j} x[b, c, p * stride + i - padding, q * stride + j - other] "
         "* weight[c, 0, i, j], kernels of K x J",
         _depthwise,
-        (*channels("C", "H", "W"), CUBE, _WIDE, STEP),
-        (data("x", "B C H W"), weight("weight", "C one K J", fan_in="K J"), bias("C"), STRIDE, PADDING, _OTHER),
+        (*channels("C", "H", "W"), CUBE, _WIDE, STEP, EDGE, OTHER_EDGE),
+        (data("x", "B C H W"), weight("weight", "C one K J", fan_in="K J"), bias("C"), STRIDE, PADDING, OTHER),
         "B C P Q",
         "K J",
-        {**UNIT, "P": length("H"), "Q": length("W", "J")},
+        {**UNIT, "P": length("H"), "Q": length("W", "J", "F")},
         relations=(*BATCHES, CHANNELWISE),
     ),
     convolution(
@@ -81,13 +80,13 @@ TASKS = (
         "out[b, o, p, q, r] = bias[o] + sum x[b, c, t, h, w] * weight[c, o, i, j, k] over c and all "
         "t * stride + i * dilation - padding = p, h and w alike",
         F.conv_transpose3d,
-        (*channels("C", "O", "T", "H", "W"), CUBE, STEP, DILATION),
+        (*channels("C", "O", "T", "H", "W"), CUBE, STEP, DILATION, WIDE_EDGE),
         (
             data("x", "B C T H W"),
             weight("weight", "C O K K K", fan_in="C K K K"),
             bias("O"),
             STRIDE,
-            plain("padding", formula="D * ((K - 1) // 2)"),
+            PADDING,
             plain("output_padding", 0),
             plain("groups", 1),
             plain("dilation", formula="D"),

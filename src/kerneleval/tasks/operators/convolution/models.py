@@ -11,6 +11,7 @@ from kerneleval.tasks.operators.convolution.convolution import (
     CHANNELS,
     CHANNELWISE,
     DILATION,
+    EDGE,
     PADDING,
     SMALL_KERNEL,
     STEP,
@@ -47,7 +48,7 @@ TASKS = (
         "out[b, o, p, q] = bias[o] + sum_c pointwise[o, c] * sum_{i, j} x[b, c, p * stride + i - padding, "
         "q * stride + j - padding] * depthwise[c, 0, i, j]",
         _separable_2d,
-        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP, EDGE),
         (
             data("x", "B C H W"),
             weight("depthwise", "C one K K", fan_in="K K"),

@@ -1,4 +1,4 @@
-"""Transposed convolutions: what a convolution's gradient scatters, with bias, stride and padding (K - 1) // 2.
+"""Transposed convolutions: what a convolution's gradient scatters, with bias, stride and padding.
 
 ``p`` and ``q`` below are the places of an output, ``h`` and ``w`` those of an input.
 """
@@ -16,20 +16,24 @@ from kerneleval.tasks.operators.convolution.convolution import (
     BATCHES,
     CUBE,
     DILATION,
+    EDGE,
     GROUPS,
     KERNEL,
+    OTHER,
+    OTHER_EDGE,
+    PADDING,
     SMALL_KERNEL,
     STEP,
     STRIDE,
+    WIDE_EDGE,
     channels,
     convolution,
 )
 from kerneleval.tasks.relations import additivity, homogeneity, permutation
 
 Tensor = torch.Tensor
-_PADDING = plain("padding", formula="(K - 1) // 2")
-_WIDE_PADDING = plain("padding", formula="D * ((K - 1) // 2)")
-_OUTPUT_PADDING = plain("output_padding", formula="S - 1")
+_MORE, _STEPS = fixed("A", low=0, high=2), fixed("S", high=3)
+_OUTPUT_PADDING = plain("output_padding", formula="A")
 _CHANNELS = (
     permutation("output_channel_permutation", {1: 1, 2: 0}, {0: 1}),
     permutation("input_channel_permutation", {0: 1, 1: 0}, {}),
@@ -40,11 +44,10 @@ _ROW: Any = {"gathered": "B * L"}
 _VOLUME: Any = {"gathered": "B * T * H * W"}
 
 
-def _length(name: str, kernel: str = "K", dilated: bool = False, extended: bool = False) -> str:
+def _length(name: str, kernel: str = "K", edge: str = "E", dilated: bool = False, extended: bool = False) -> str:
     """Formula of a transposed convolution's output length along a dim (PyTorch, ConvTranspose2d: Shape)."""
-    apart = "D * " if dilated else ""
-    found = f"({name} - 1) * S - 2 * {apart}(({kernel} - 1) // 2) + {apart}({kernel} - 1) + 1"
-    return f"{found} + S - 1" if extended else found
+    found = f"({name} - 1) * S - 2 * {edge} + {'D * ' if dilated else ''}({kernel} - 1) + 1"
+    return f"{found} + A" if extended else found
 
 
 def _no_bias_2d(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
@@ -71,8 +74,8 @@ TASKS = (
         "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all "
         "h * stride + i - padding = p, w * stride + j - padding = q",
         F.conv_transpose2d,
-        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
-        (data("x", "B C H W"), weight("weight", "C O K K", fan_in="C K K"), bias("O"), STRIDE, _PADDING),
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP, EDGE),
+        (data("x", "B C H W"), weight("weight", "C O K K", fan_in="C K K"), bias("O"), STRIDE, PADDING),
         "B O P Q",
         "C K K",
         {"P": _length("H"), "Q": _length("W")},
@@ -84,8 +87,8 @@ TASKS = (
         "conv_transpose1d",
         "out[b, o, p] = bias[o] + sum x[b, c, l] * weight[c, o, k] over c and all l * stride + k - padding = p",
         F.conv_transpose1d,
-        (*channels("C", "O", "L"), KERNEL, STEP),
-        (data("x", "B C L"), weight("weight", "C O K", fan_in="C K"), bias("O"), STRIDE, _PADDING),
+        (*channels("C", "O", "L"), KERNEL, STEP, EDGE),
+        (data("x", "B C L"), weight("weight", "C O K", fan_in="C K"), bias("O"), STRIDE, PADDING),
         "B O P",
         "C K",
         {"P": _length("L")},
@@ -98,13 +101,13 @@ TASKS = (
         "out[b, o, p] = bias[o] + sum x[b, c, l] * weight[c, o, k] over c and all "
         "l * stride + k * dilation - padding = p",
         F.conv_transpose1d,
-        (*channels("C", "O", "L"), KERNEL, STEP, DILATION),
+        (*channels("C", "O", "L"), KERNEL, STEP, DILATION, WIDE_EDGE),
         (
             data("x", "B C L"),
             weight("weight", "C O K", fan_in="C K"),
             bias("O"),
             STRIDE,
-            _WIDE_PADDING,
+            PADDING,
             plain("output_padding", 0),
             plain("groups", 1),
             plain("dilation", formula="D"),
@@ -121,8 +124,8 @@ TASKS = (
         "out[b, o, p, q] = sum x[b, c, h, w] * weight[c, o, i, j] over c and all "
         "h * stride + i - padding = p, w * stride + j - padding = q",
         _no_bias_2d,
-        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
-        (data("x", "B C H W"), weight("weight", "C O K K", fan_in="C K K"), STRIDE, _PADDING),
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP, EDGE),
+        (data("x", "B C H W"), weight("weight", "C O K K", fan_in="C K K"), STRIDE, PADDING),
         "B O P Q",
         "C K K",
         {"P": _length("H"), "Q": _length("W")},
@@ -135,18 +138,18 @@ TASKS = (
         "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all "
         "h * stride + i - padding = p, w * stride + j - other = q, kernels of K x J",
         _asymmetric_2d,
-        (*channels("C", "O", "H", "W"), CUBE, fixed("J", high=7), STEP),
+        (*channels("C", "O", "H", "W"), CUBE, fixed("J", high=7), STEP, EDGE, OTHER_EDGE),
         (
             data("x", "B C H W"),
             weight("weight", "C O K J", fan_in="C K J"),
             bias("O"),
             STRIDE,
-            _PADDING,
-            plain("other", formula="(J - 1) // 2"),
+            PADDING,
+            OTHER,
         ),
         "B O P Q",
         "C K J",
-        {"P": _length("H"), "Q": _length("W", "J")},
+        {"P": _length("H"), "Q": _length("W", "J", "F")},
         relations=(*BATCHES, *_CHANNELS),
         flops=_flops("B C H W", "O K J", "B O P Q"),
         **_IMAGE,
@@ -156,13 +159,13 @@ TASKS = (
         "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all h * stride + i - padding "
         "= p, w * stride + j - padding = q, for output_padding more p and q at the ends",
         F.conv_transpose2d,
-        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, _STEPS, EDGE, _MORE),
         (
             data("x", "B C H W"),
             weight("weight", "C O K K", fan_in="C K K"),
             bias("O"),
             STRIDE,
-            _PADDING,
+            PADDING,
             _OUTPUT_PADDING,
         ),
         "B O P Q",
@@ -177,13 +180,13 @@ TASKS = (
         "out[b, g * O + o, p, q] = bias[g * O + o] + sum x[b, g * C + c, h, w] * weight[g * C + c, o, i, j] over c and "
         "all h * stride + i * dilation - padding = p, w * stride + j * dilation - padding = q",
         F.conv_transpose2d,
-        (GROUPS, *channels("C", "O", "H", "W"), SMALL_KERNEL, STEP, DILATION),
+        (GROUPS, *channels("C", "O", "H", "W"), SMALL_KERNEL, STEP, DILATION, WIDE_EDGE),
         (
             data("x", "B channels H W"),
             weight("weight", "channels O K K", fan_in="C K K"),
             bias("outputs"),
             STRIDE,
-            _WIDE_PADDING,
+            PADDING,
             plain("output_padding", 0),
             plain("groups", formula="G"),
             plain("dilation", formula="D"),
@@ -199,13 +202,13 @@ TASKS = (
         "out[b, c, p, q] = bias[c] + sum x[b, c, h, w] * weight[c, 0, i, j] over all h * stride + i - padding = p, "
         "w * stride + j - padding = q",
         F.conv_transpose2d,
-        (*channels("C", "H", "W"), SMALL_KERNEL, STEP),
+        (*channels("C", "H", "W"), SMALL_KERNEL, STEP, EDGE),
         (
             data("x", "B C H W"),
             weight("weight", "C one K K", fan_in="K K"),
             bias("C"),
             STRIDE,
-            _PADDING,
+            PADDING,
             plain("output_padding", 0),
             plain("groups", formula="C"),
         ),
@@ -221,8 +224,8 @@ TASKS = (
         "out[b, o, p, q, r] = bias[o] + sum x[b, c, t, h, w] * weight[c, o, i, j, k] over c and all "
         "t * stride + i - padding = p, h * stride + j - padding = q, w * stride + k - padding = r",
         F.conv_transpose3d,
-        (*channels("C", "O", "T", "H", "W"), CUBE, STEP),
-        (data("x", "B C T H W"), weight("weight", "C O K K K", fan_in="C K K K"), bias("O"), STRIDE, _PADDING),
+        (*channels("C", "O", "T", "H", "W"), CUBE, STEP, EDGE),
+        (data("x", "B C T H W"), weight("weight", "C O K K K", fan_in="C K K K"), bias("O"), STRIDE, PADDING),
         "B O P Q R",
         "C K K K",
         {"P": _length("T"), "Q": _length("H"), "R": _length("W")},
@@ -235,18 +238,18 @@ TASKS = (
         "out[b, o, p, q, r] = bias[o] + sum x[b, c, t, h, w] * weight[c, o, i, j, k] over c and all t * stride + i "
         "- padding = p, h * stride + j - other = q, w * stride + k - other = r, kernels of K x J x J",
         _asymmetric_3d,
-        (*channels("C", "O", "T", "H", "W"), CUBE, fixed("J", high=4), STEP),
+        (*channels("C", "O", "T", "H", "W"), CUBE, fixed("J", high=4), STEP, EDGE, OTHER_EDGE),
         (
             data("x", "B C T H W"),
             weight("weight", "C O K J J", fan_in="C K J J"),
             bias("O"),
             STRIDE,
-            _PADDING,
-            plain("other", formula="(J - 1) // 2"),
+            PADDING,
+            OTHER,
         ),
         "B O P Q R",
         "C K J J",
-        {"P": _length("T"), "Q": _length("H", "J"), "R": _length("W", "J")},
+        {"P": _length("T"), "Q": _length("H", "J", "F"), "R": _length("W", "J", "F")},
         relations=(*BATCHES, *_CHANNELS),
         flops=_flops("B C T H W", "O K J J", "B O P Q R"),
         **_VOLUME,
@@ -256,13 +259,13 @@ TASKS = (
         "out[b, g * O + o, p, q, r] = bias[g * O + o] + sum x[b, g * C + c, t, h, w] * weight[g * C + c, o, i, j, k] "
         "over c and all t * stride + i - padding = p, h and w alike, with output_padding",
         F.conv_transpose3d,
-        (GROUPS, *channels("C", "O", "T", "H", "W"), CUBE, STEP),
+        (GROUPS, *channels("C", "O", "T", "H", "W"), CUBE, _STEPS, EDGE, _MORE),
         (
             data("x", "B channels T H W"),
             weight("weight", "channels O K K K", fan_in="C K K K"),
             bias("outputs"),
             STRIDE,
-            _PADDING,
+            PADDING,
             _OUTPUT_PADDING,
             plain("groups", formula="G"),
         ),

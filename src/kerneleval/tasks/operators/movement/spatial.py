@@ -91,13 +91,17 @@ _FOLDED: Any = {
         size("W", high=256),
         fixed("K", high=4),
         fixed("S", high=2),
+        fixed("E", low=0, high=3),
     ),
     "derive": {
         "rows": "C * K * K",
-        "places": "((H + 2 * (K // 2) - K) // S + 1) * ((W + 2 * (K // 2) - K) // S + 1)",
+        "P": "(H + 2 * E - K) // S + 1",
+        "Q": "(W + 2 * E - K) // S + 1",
+        "places": "P * Q",
     },
+    "where": "min(C, H, W, K, S) > 0 and min(P, Q) > 0 and E < K",
 }
-_KERNEL = (plain("kernel", formula="K"), plain("padding", formula="K // 2"), plain("stride", formula="S"))
+_KERNEL = (plain("kernel", formula="K"), plain("padding", formula="E"), plain("stride", formula="S"))
 
 
 TASKS = (

@@ -1,7 +1,7 @@
 """Pooling of lines (B, C, L), images (B, C, H, W) and volumes (B, C, T, H, W) under windows of one size.
 
-Windows of width K begin every S places and reach padding = K // 2 over the edges. Maxima take no padding into account,
-and NaN is the largest number; the first of equal maxima takes the gradient.
+Windows of width K begin every S places and reach padding, up to half of K, over the edges. Maxima take no padding into
+account, and NaN is the largest number; the first of equal maxima takes the gradient.
 """
 
 from __future__ import annotations
@@ -81,14 +81,16 @@ EXTREME: Any = {
 """What maxima have: in half types many are equal, and moving the inputs tells nothing about gradients."""
 
 _KERNEL, _STEP = fixed("K", low=2, high=4), fixed("S", high=3)
-_WINDOW = (plain("kernel", formula="K"), plain("stride", formula="S"), plain("padding", formula="K // 2"))
+_SIZES = (_KERNEL, _STEP, fixed("E", low=0, high=2))
+"""Width of a window, places between two, and how far they reach over the edges."""
+_WINDOW = (plain("kernel", formula="K"), plain("stride", formula="S"), plain("padding", formula="E"))
 _DILATED = (*_WINDOW, plain("dilation", formula="D"))
 
 
 def _length(name: str, up: bool = False, padded: bool = True, dilated: bool = False) -> str:
     """Formula of how many windows lie along a dim; ``up``: also one of which only the beginning does."""
-    edge = " + K // 2" if padded else ""
-    rest = f"{name}{' + 2 * (K // 2)' if padded else ''} - {'D * ' if dilated else ''}(K - 1) - 1"
+    edge = " + E" if padded else ""
+    rest = f"{name}{' + 2 * E' if padded else ''} - {'D * ' if dilated else ''}(K - 1) - 1"
     if not up:
         return f"({rest}) // S + 1"
     return f"-(-({rest}) // S) + 1 - (-(-({rest}) // S) * S >= {name}{edge})"
@@ -135,13 +137,15 @@ def pooled(
     args = tuple(over) or (data("x", f"B C {own}", along=rows),)
     every, whole_batch = dict.fromkeys(range(len(shapes)), 0), dict.fromkeys(range(len(args)), 0)
     settings: dict[str, Any] = {
-        "dims": positions(own, _KERNEL, _STEP),
+        "dims": positions(own, *_SIZES),
         "reduction": f"K ** {len(own.split())}",
         **more,
     }
     settings.setdefault("gathered", settings["reduction"])
     settings.setdefault("flops", f"{product_text(f'B C {out}')} * ({settings['reduction']})")
-    settings.setdefault("where", f"{nonempty(settings['dims'])} and min({', '.join(out.split())}, 1) > 0")
+    settings.setdefault("where", f"{nonempty(settings['dims'], 'E')} and min({', '.join(out.split())}, 1) > 0")
+    if any(dim.name == "E" for dim in settings["dims"]):
+        settings["where"] += f" and min({', '.join(settings['derive'])}, 1) > 0 and E <= K // 2"
     if any(one.name == "dilation" for one in plains):  # or a window may hold no element, whose gradient goes anywhere
         settings["where"] += f" and min({own.replace(' ', ', ')}, {own.split(maxsplit=1)[0]}) >= D"
     return operator(
@@ -168,7 +172,7 @@ _VOLUME: Any = {"derive": _across("T H W", "O P Q")}
 
 def _spread(names: str, outs: str) -> dict[str, Any]:
     """Windows whose elements lie D apart."""
-    return {"dims": positions(names, _KERNEL, _STEP, fixed("D", high=3)), "derive": _across(names, outs, dilated=True)}
+    return {"dims": positions(names, *_SIZES, fixed("D", high=3)), "derive": _across(names, outs, dilated=True)}
 
 
 _UNPADDED = (plain("p", 2.0), plain("kernel", formula="K"), plain("stride", formula="S"))
@@ -203,7 +207,7 @@ TASKS = (
         "T H W",
         "O P Q",
         *_WINDOW,
-        dims=positions("T H W", _KERNEL, _STEP, least=4),  # PyTorch takes no volume thinner than the window
+        dims=positions("T H W", *_SIZES, least=4),  # PyTorch takes no volume thinner than the window
         dtypes=("float32", "float64"),  # and no half types on CPUs
         relations=LINEAR,
         **_VOLUME,
