@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -132,6 +132,54 @@ def test_paddings_follow_from_nothing_else(name: str, plain: str) -> None:
 
     for formula in usual[plain]:
         assert any(value(dims) != task.table.sizes(dims).value(formula, plain) for dims in cases), formula
+
+
+def _values(name: str, plain: str) -> list[tuple[Mapping[str, int], int]]:
+    """Dims and values of a plain argument in all planned and secret cases of a verdict, those of ``among`` too."""
+    task = find(name)
+    planned = shapes.plan(task, Protocol(directions=("forward",)), SMALL)
+    found = []
+    for case in (*planned, *secret_cases(task, planned, SMALL, large=0)):
+        own = next(a for a in task.arguments(case.dims_map, case.dtype) if isinstance(a, Scalar) and a.name == plain)
+        found += [(case.dims_map, value) for value in (own.value, *own.among)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "usual"),
+    [
+        ("spectrogram", "hop", lambda dims, value: value == dims["W"] // 4),
+        ("spectrogram", "hop", lambda dims, value: dims["W"] % value == 0),
+        ("triu", "diagonal", lambda dims, value: -3 < value < 3),
+        ("tril", "diagonal", lambda dims, value: -3 < value < 3),
+        ("diagonal", "offset", lambda dims, value: value >= 0),
+        ("diagonal", "offset", lambda dims, value: value <= 0),
+        ("circular_pad1d", "left", lambda dims, value: value > 0),
+        ("crop", "bottom", lambda dims, value: value > 0),
+        ("constant_pad3d", "back", lambda dims, value: value > 0),
+        ("roll_2d", "rows", lambda dims, value: value % dims["M"] <= 8 or -value % dims["M"] <= 8),
+        ("roll_2d", "columns", lambda dims, value: value % dims["N"] <= 8 or -value % dims["N"] <= 8),
+        ("linear_group_norm_hardtanh", "groups", lambda dims, value: value <= 2),
+        ("image_group_norm_silu", "groups", lambda dims, value: value <= 4),
+        ("histc", "high", lambda dims, value: value == 4 * dims["K"]),
+        ("low_rank_svd", "k", lambda dims, value: value == (dims["N"] + 1) // 2),
+        ("asgd", "t0", lambda dims, value: value == 2),
+        ("radam", "longest", lambda dims, value: value == 19),
+    ],
+)
+def test_plain_arguments_are_not_always_as_usual(name: str, plain: str, usual: Callable[..., bool]) -> None:
+    """Kernels that had what was the same in every call for a constant passed."""
+    assert not all(usual(dims, value) for dims, value in _values(name, plain))
+
+
+def test_groups_of_norms_behind_others_leave_enough_elements() -> None:
+    """A norm of few elements is ill-conditioned, and one of each channel has a mean of 0 over its positions."""
+    for name, task in all_tasks().items():
+        for arg in task.table.args:
+            if task.category == "fused" and isinstance(arg, Plain) and arg.name == "groups" and arg.among:
+                for dims, groups in _values(name, "groups"):
+                    assert dims["O"] % groups == 0, name
+                    assert groups < 3 or dims["O"] // groups >= (4 if len(task.table.args[0].shape.split()) > 2 else 8)
 
 
 @pytest.mark.parametrize(

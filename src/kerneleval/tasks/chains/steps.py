@@ -141,6 +141,13 @@ def _affine(name: str, *more: Plain) -> tuple[Arg | Plain, ...]:
     return (weight("weight", name, values="ones_normal"), weight("bias", name), *more, plain("eps", 1e-5))
 
 
+def _groups(shape: Names) -> Plain:
+    """Groups of a norm: so many that each has 8 elements at least, and 4 channels where these have positions."""
+    channels = shape[1]
+    more = (f"{channels} // 4",) if len(shape) > 2 else ()  # as many as channels leave each a mean of 0
+    return plain("groups", 2, among=(1, f"2 + 2 * ({channels} >= 32)", *more))
+
+
 def _weighted(name: str, eps: float) -> tuple[Arg | Plain, ...]:
     return (weight("weight", name, values="ones_normal"), plain("eps", eps))
 
@@ -275,7 +282,7 @@ STEPS: dict[str, Step] = {
         "group_norm({x}, groups)",
         _group_norm,
         8,
-        lambda s: _affine(s[1], plain("groups", 2, among=(1,))),
+        lambda s: _affine(s[1], _groups(s)),
         lambda s: s[1:],
         least=2 * LEAST,
     ),

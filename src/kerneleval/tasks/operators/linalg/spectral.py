@@ -127,7 +127,7 @@ _SPREAD: Any = {
     "derive": {"four": 4, "height": "N + M"},
     "forward_only": ("zeros", "small_scale"),  # PyTorch's gradients divide by what is between eigenvalues
 }
-_RANK: Any = (_WIDE_TALL, plain("k", formula="(N + 1) // 2"))
+_RANK: Any = (_WIDE_TALL, plain("k", formula="(N + 1) // 2", among=(1, "N // 3 + 1")))
 _LEVEL: Any = (_WIDE_TALL, plain("threshold", 0.4))
 _POWER: Any = (_WIDE, plain("power", 1.7))
 _STEPS: Any = (_WIDE, plain("steps", 6, among=(2, 4, 5)))

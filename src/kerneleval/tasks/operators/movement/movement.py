@@ -19,7 +19,7 @@ _PLANES = (size("B", high=1024), size("M"), size("N"))
 _IMAGES = (fixed("B"), size("C", high=1024), size("H", high=1024), size("W", high=1024))
 _HEADS = (fixed("B", high=4), size("L", high=4096), fixed("H", high=16), size("D", high=256))
 _SUMS: Any = {"reduction": "1"}  # its gradient adds up copies
-_DIAGONAL = plain("diagonal", formula="K - 3")
+_DIAGONAL = plain("diagonal", formula="K - 3", among=("N // 2", "-(M // 2)"))
 _NEAR: Any = {"dims": (*ROWS, fixed("K", high=5))}
 
 
@@ -259,7 +259,7 @@ TASKS = (
         _roll,
         "M N",
         "M N",
-        plain("shift", formula="K", among=("-1 - K", "N + K", "3 * N + 2")),
+        plain("shift", formula="K", among=("-1 - K", "N // 2", "N + K", "3 * N + 2")),
         dims=(*ROWS, fixed("K", high=64)),
         batch=True,
     ),
@@ -269,8 +269,8 @@ TASKS = (
         _roll_rows_and_columns,
         "M N",
         "M N",
-        plain("rows", formula="-K", among=("K", "M + K", "-K - 3 * M")),
-        plain("columns", formula="L", among=("-L", "N + L", "-L - 3 * N")),
+        plain("rows", formula="-K", among=("K", "M // 2", "M + K", "-K - 3 * M")),
+        plain("columns", formula="L", among=("-L", "-(N // 2)", "N + L", "-L - 3 * N")),
         dims=(*ROWS, fixed("K"), fixed("L")),
     ),
     moved(
@@ -299,10 +299,10 @@ TASKS = (
         _diagonal,
         "B M N",
         "B length",
-        plain("offset", formula="K - 1"),
-        dims=(*_PLANES, fixed("K", high=4)),
-        derive={"length": "min(M, N - K + 1)"},
-        where="M > 0 and N >= K",
+        plain("offset", formula="K - 4"),
+        dims=(*_PLANES, fixed("K", high=7)),
+        derive={"length": "min(M - max(0, 4 - K), N - max(0, K - 4))"},
+        where="min(M, N, length) > 0",
         batch=True,
     ),
     moved(

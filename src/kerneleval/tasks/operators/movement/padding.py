@@ -50,11 +50,12 @@ def _replication_backward(grad: Tensor, left: int, right: int) -> Any:
 
 _LENGTHS = ("W", "H", "D")
 _BORDERS = {
-    "W": (plain("left", formula="S"), plain("right", formula="T")),
-    "H": (plain("top", formula="T % 4 + 1"), plain("bottom", formula="S % 4 + 1")),
-    "D": (plain("front", formula="(S + 1) % 4 + 1"), plain("back", formula="(T + 1) % 4 + 1")),
+    "W": (plain("left", formula="S"), plain("right", formula="T % 5")),
+    "H": (plain("top", formula="(T + 1) % 5"), plain("bottom", formula="(S + 1) % 5")),
+    "D": (plain("front", formula="(S + 2) % 5"), plain("back", formula="(T + 2) % 5")),
 }
-"""Borders of each dim. No two are equal for every S and T, so that none can always be taken for another."""
+"""Borders of each dim, from 0 to 4. No two are equal for every S and T, so that none can always be taken for another.
+"""
 _LONGEST = {1: 4096, 2: 512, 3: 64}
 _WIDER = {"W": "wide", "H": "tall", "D": "deep"}
 _VALUE = plain("value", -1.25)
@@ -90,14 +91,16 @@ def _padded(
         **more,
     }
     over, out = settings.pop("over"), settings.pop("out")
-    # the smallest mirrored dim is longer than the borders that it has where S and T are 1
+    # the smallest mirrored dim is longer than the borders that it has where S is 0 and T 1
     least = {name: 2 + (_LENGTHS.index(name) if longer else 0) for name in lengths}
     sampled = tuple(size(name, low=least[name], high=_LONGEST[count]) for name in lengths)
     if longer:
         longer_than = [f"{name} > max({before}, {behind})" for name, (before, behind) in wide.items()]
-        settings["where"] = f"C * S * T > 0 and {' and '.join(longer_than)}"
+        settings["where"] = f"C > 0 and {' and '.join(longer_than)}"
     elif longer is False:
-        settings["where"] = f"min({', '.join(('C', *lengths, 'S', 'T'))}) > 0"
+        settings["where"] = f"min({', '.join(('C', *lengths))}) > 0"
+    if count == 1:  # or nothing would be done
+        settings["where"] = " and ".join(filter(None, (settings.get("where"), "S + T % 5 > 0")))
     return moved(
         name,
         summary,
@@ -106,7 +109,7 @@ def _padded(
         out,
         *borders,
         *plains,
-        dims=(fixed("B", low=2, high=4), size("C", high=512), *sampled, fixed("S", high=4), fixed("T", high=4)),
+        dims=(fixed("B", low=2, high=4), size("C", high=512), *sampled, fixed("S", low=0, high=4), fixed("T", high=5)),
         batch=True,
         group="SpatialOps",
         **settings,

@@ -204,7 +204,7 @@ TASKS = (
         11,
         (_M, _V),
         # both branches lie within four steps
-        *(_LR, plain("beta1", 0.6), plain("longest", 19), _EPS, plain("step", 4, among=(3, 5, 6, 9))),
+        *(_LR, plain("beta1", 0.6), plain("longest", 19, among=(12, 30)), _EPS, plain("step", 4, among=(3, 5, 6, 9))),
     ),
     updated(
         "adabelief",

@@ -321,7 +321,8 @@ TASKS = (
         _asgd,
         6,
         (_moment("average"),),
-        *(_LR, plain("lambd", 0.4), plain("alpha", 0.75), plain("step", 4, among=(3, 5, 6, 9)), plain("t0", 2)),
+        *(_LR, plain("lambd", 0.4), plain("alpha", 0.75), plain("step", 4, among=(3, 5, 6, 9))),
+        plain("t0", 2, among=(0, 1)),
     ),
     updated(
         "sophia",

@@ -153,7 +153,7 @@ TASKS = (
         args=(
             whole("x", "N", "-K", "5 * K + 1", edges=(0, "4 * K", 4)),
             plain("bins", formula="K"),
-            plain("high", formula="4 * K"),
+            plain("high", formula="4 * K", among=("2 * K", "8 * K")),
         ),
         out=("K",),
         reference=_histc,
