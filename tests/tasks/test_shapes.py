@@ -389,6 +389,12 @@ def test_edges_are_one_element_and_empty() -> None:
     assert norm[0].dims_map == {"M": 1, "N": 4}
 
 
+def test_edges_have_as_few_rows_as_wide_windows_allow() -> None:
+    """The lowest height that dilated windows fit in is the tenth: beside a large width it was left out."""
+    dims = {"B": 1, "C": 4, "H": 90, "W": 90, "K": 4, "S": 1, "E": 0, "D": 3}
+    assert sampling.thin(find("max_pool2d"), dims, ["H"]) == dims | {"H": 10}
+
+
 def test_given_dims_are_taken_as_they_are() -> None:
     task = replace(
         find("gelu"),

@@ -47,6 +47,9 @@ _GAPS = ((17, 31), (17, 31), (129, 255))
 _FEW = 7
 """Steps by which sizes near one another differ at most."""
 
+_MOST_STEPS = 16
+"""Values that are tried for a thin dim, from its lowest on: windows that lie within a dim may be wide."""
+
 _MOST_VALUES = 64
 """Values that a dim may have whose others are tried for the same shapes."""
 
@@ -194,7 +197,7 @@ def thin(task: Task, dims: Mapping[str, int], names: Sequence[str], least: Seque
     found = dict(dims)
     for name, above in zip(names, least or [0] * len(names), strict=True):
         dim = next(dim for dim in task.dims if dim.name == name)
-        trials = ({**found, name: value} for value in _values(dim)[above : above + _FEW] if value < dims[name])
+        trials = ({**found, name: value} for value in _values(dim)[above : above + _MOST_STEPS] if value < dims[name])
         less = next(filter(task.allows, trials), None)
         if less is None:
             return None

@@ -96,9 +96,9 @@ def _padded(
     sampled = tuple(size(name, low=least[name], high=_LONGEST[count]) for name in lengths)
     if longer:
         longer_than = [f"{name} > max({before}, {behind})" for name, (before, behind) in wide.items()]
-        settings["where"] = f"C > 0 and {' and '.join(longer_than)}"
+        settings["where"] = f"C * T > 0 and {' and '.join(longer_than)}"
     elif longer is False:
-        settings["where"] = f"min({', '.join(('C', *lengths))}) > 0"
+        settings["where"] = f"min({', '.join(('C', *lengths, 'T'))}) > 0"
     if count == 1:  # or nothing would be done
         settings["where"] = " and ".join(filter(None, (settings.get("where"), "S + T % 5 > 0")))
     return moved(
