@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from kerneleval.judge.probes.calls import _refresh_by
 from kerneleval.tasks.formats.kernelbench import read
+from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import keep_in_order, redrawn
 from kerneleval.tasks.formats.sweep import Surveys, variants
+from kerneleval.tasks.formats.traits import InputTraits
 
 
 def write(folder: Path, forward: str, inputs: str, init: str = "pass", takes: str = "x, *more") -> Path:
@@ -476,3 +479,62 @@ def test_no_zeros_come_where_the_file_takes_none(tmp_path):
     places = ("F.normalize(x).max(1)[1]", "F.max_pool2d(x[None].abs() + 1, 2, return_indices=True)", "x.median(1)[1]")
     for forward in ("x.log()", "x.sort(-1).values", "torch.relu(x)", *places):
         assert "padded" not in read(write(tmp_path, f"return {forward}", "return [torch.rand(9, 9)]")).distributions
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One thing said in two ways
+# --------------------------------------------------------------------------------------------------------------------
+
+LENGTHS = torch.tensor([20, 13, 7, 16, 1, 9])
+MASK = torch.arange(20) < LENGTHS[:, None]
+SIZES = torch.tensor([5, 12, 3, 20, 8])
+BATCH = torch.repeat_interleave(torch.arange(5), SIZES)
+ORDER = torch.tensor([0, 1, 8, 16, 9, 2, 3, 10, 17, 4, 5, 6, 7, 11, 12, 13, 14, 15])
+EDGES = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 2, 0, 0, 1, 3]])
+
+
+@pytest.mark.parametrize(
+    "one, other, related",
+    [
+        (MASK, LENGTHS, True),
+        (MASK.float(), LENGTHS.int(), True),
+        (MASK, ~MASK, True),
+        (BATCH, torch.nn.functional.pad(SIZES.cumsum(0), (1, 0)), True),
+        (BATCH, SIZES, True),
+        (ORDER, ORDER.argsort(), True),
+        (EDGES, EDGES[1].bincount().float(), True),
+        (torch.eye(6)[[1, 0, 5, 2, 3, 3]], torch.tensor([1, 0, 5, 2, 3, 3]), True),
+        (MASK, LENGTHS.flip(0), False),
+        (LENGTHS, LENGTHS, False),  # starts of queries and of keys: they are mended together
+        (torch.arange(9), torch.arange(9), False),
+        (torch.ones(6, 20), torch.full((6,), 20), False),
+        (BATCH, ORDER, False),
+    ],
+)
+def test_what_follows_from_another_argument(one, other, related):
+    assert kin({0: one, 3: other}) == (frozenset((0, 3)) if related else frozenset())
+
+
+def test_lengths_and_their_mask_stay_as_they_belong(tmp_path):
+    """Each was drawn anew alone, and a kernel that counts the mask in place of the lengths was rejected."""
+    mask = "(torch.arange(20) < n[:, None]).float()"
+    inputs = f"n = torch.tensor([20, 13, 7, 16, 1, 9])\nreturn [torch.randn(6, 20, 4), {mask}, n]"
+    task = read(write(tmp_path, "return (x * m[..., None]).sum(1) / n[:, None]", inputs, takes="x, m, n"))
+    assert "redrawn" not in task.distributions
+    problem = task.build({}, "cpu")
+    assert problem.kin == {1, 2}
+    for distribution in task.distributions:
+        _, mask, lengths = problem.inputs(3, distribution)
+        assert torch.equal(mask, MASK.float()) and torch.equal(lengths, LENGTHS), distribution
+    assert any("arguments m, n are the same in every draw" in one.message for one in task.findings)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64])
+def test_the_edges_of_a_graph_stay_symmetric(dtype):
+    """An honest layer that adds up columns in place of rows was rejected on a grid."""
+    line = (torch.arange(9)[:, None] - torch.arange(9)).abs() == 1
+    given = other(line.to(dtype))
+    assert given is not None and torch.equal(given, given.T) and not torch.equal(given, line.to(dtype))
+    assert torch.equal(given.sum(0).sort().values, line.sum(0).to(given.sum(0)).sort().values)
+    slot = _refresh_by(InputTraits.of([line], {}), 0, line)
+    assert slot == "kept"

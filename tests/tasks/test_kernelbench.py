@@ -1128,6 +1128,18 @@ def test_shapes_that_begin_alike_share_these_sizes(tmp_path):
     assert sorted(found) == [2, 12, 40]
 
 
+def test_a_number_for_each_row_shares_the_rows_sizes(tmp_path):
+    """Places are held within the rows, so durations ran beside fewer of these, and masks in their place raised."""
+    forward = """
+        ends = more[0].cumsum(1)
+        at = torch.searchsorted(ends, torch.arange(9).expand(len(x), 9).contiguous(), right=True)
+        return x.gather(1, at.clamp(max=x.shape[1] - 1)[..., None].expand(-1, -1, x.shape[2]))
+    """
+    inputs = "[torch.randn(6, 17, 12), torch.randint(0, 10, (6, 17))]"
+    found = units(surveys_of(tmp_path, model(forward, inputs=inputs)))
+    assert sorted(unit.value for unit in found) == [6, 12, 17]
+
+
 def test_no_batch_of_one_is_repeated_for_positions_of_two(tmp_path):
     """The file writes them out: a kernel whose outputs are as large as its inputs was rejected."""
     inputs = "[torch.randn(2, 33, 16), torch.arange(33) + torch.tensor([[0], [100]])]"

@@ -43,7 +43,7 @@ from kerneleval.records import (
     UsageError,
     new_secret,
 )
-from kerneleval.tasks.formats.traits import InputTraits
+from kerneleval.tasks.formats.traits import InputTraits, is_symmetric
 from kerneleval.worker.host import WorkerFailure
 from kerneleval.worker.waiting import TimeLimit
 
@@ -306,6 +306,8 @@ class BoundCase:
             refresh = _refresh_by(traits, position, arg)
             if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
                 refresh = "kept"
+            if position in self.problem.kin:
+                refresh = "kept"
             written = position in self.problem.written
             if self.case.layout != "contiguous":
                 placed = self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant)
@@ -340,6 +342,8 @@ def _refresh_by(traits: InputTraits, position: int, tensor: torch.Tensor) -> Ref
         return "scaled"
     if position in traits.records:
         return "records"
+    if not tensor.is_floating_point() and is_symmetric(tensor):
+        return "kept"
     if position in traits.structured:  # flags and one-hot rows stay such
         return "rows"
     found = _refresh_of(tensor)

@@ -133,7 +133,8 @@ def _groups(node: ast.AST) -> dict[Place, Place]:
 def _beginnings(shapes: Sequence[Sequence[ast.expr]]) -> dict[Place, Place]:
     """Places of equal numbers up to which three shapes or more are written alike, as in ``torch.randn(2, 40, 8)``,
     ``torch.rand(2, 40)`` and ``torch.randn(2, 40, 4, 4)``: the 40, and the 2 where all shapes begin with it; each with
-    the first of its group.
+    the first of its group. So are two shapes of which one is the whole beginning of the other, from two sizes on: a
+    number for each of its rows.
     """
     found: dict[Place, Place] = {}
     written = [[ast.dump(size) for size in shape] for shape in shapes]
@@ -143,6 +144,12 @@ def _beginnings(shapes: Sequence[Sequence[ast.expr]]) -> dict[Place, Place]:
             alike = [_place(other[i]) for other, same in zip(shapes, begin, strict=True) if same]
             if whole_number(size) is not None and len(alike) >= _SEVERAL and (i or len(alike) == len(shapes)):
                 found[_place(size)] = alike[0]
+        whole = next(
+            (k for k, other in enumerate(written) if 1 < len(other) < len(own) and own[: len(other)] == other), None
+        )
+        for size, other in zip(shape, shapes[whole] if whole is not None else (), strict=False):
+            if whole_number(size) is not None:
+                found.setdefault(_place(size), found.setdefault(_place(other), _place(other)))
     return found
 
 

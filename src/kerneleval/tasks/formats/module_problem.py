@@ -165,6 +165,8 @@ class ModuleProblem:
         """What ``long_memory`` changes."""
         self.gates: frozenset[int] = frozenset()
         """Positions of arguments that hold decays (``memory.py``)."""
+        self.kin: frozenset[int] = frozenset()
+        """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -207,7 +209,7 @@ class ModuleProblem:
             keep_in_order(owns, others, generator)
             args = [others.get(index, arg) for index, arg in enumerate(args)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
-        for index in sorted(traits.frozen):
+        for index in sorted(traits.frozen - self.kin):
             if index in traits.rigid and not are_flags(args[index]):
                 args[index] = args[index] if self.vary == "never" else turned(args[index], generator)
                 continue
@@ -235,6 +237,8 @@ class ModuleProblem:
         fixed = traits.labels | traits.normed | traits.rigid
         sided = self._sided(args, next(ends)) if distribution == "negative" else -1
         for index, value in enumerate(args):
+            if index in self.kin:
+                continue
             if type(value) is float:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
                 part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32

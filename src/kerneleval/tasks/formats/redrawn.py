@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from kerneleval.tasks.formats.soundness import is_eight_bit
+from kerneleval.tasks.formats.traits import is_symmetric
 
 _PIECE = 1 << 24
 """Elements of a mask drawn together."""
@@ -157,8 +158,12 @@ def are_ones(tensor: torch.Tensor) -> bool:
 
 def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each row in another order, and a part of it drawn anew, though not where every row has as many of each value, as
-    in one-hot rows. At least one place of each value that a row has stays.
+    in one-hot rows. At least one place of each value that a row has stays. What is symmetric, as the edges of a graph,
+    stays so: rows and columns change places alike.
     """
+    if is_symmetric(tensor):
+        order = _order(tensor.shape[-1], generator)
+        return tensor.index_select(-1, order).index_select(-2, order)
     width = next(size for size in reversed(tensor.shape) if size > 1)
     table = tensor.reshape(-1, width)
     counts = torch.stack([(table == value).sum(-1) for value in values])

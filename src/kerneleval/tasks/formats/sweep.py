@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.changes import Vary
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
+from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.outcomes import MOST, Way
@@ -538,7 +539,8 @@ class Safe:
     far: float = FAR_MEANS[0]
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
-    """All four for :class:`ModuleProblem` as well."""
+    kin: frozenset[int] = frozenset()
+    """All five for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -554,9 +556,8 @@ def safe_distributions(surveys: Surveys) -> Safe:
     """Distributions beyond the file's own at which the problem is still defined.
 
     A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
-    finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here. Where no
-    miniature is small, all are given: the judge finds out on its device (``BoundCase.expect``). Raises UsageError: the
-    problem cannot be judged even on its own inputs.
+    finite and near fp64. Logarithms, roots and probabilities fall out here. Where no miniature is small, all are given:
+    the judge finds out on its device (``BoundCase.expect``). Raises UsageError: its own inputs cannot be judged.
     """
     dims = shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS)
     made = surveys.at(dims)
@@ -606,6 +607,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         far=problem.far,
         slow=problem.slow,
         gates=problem.gates,
+        kin=problem.kin,
         decays=decays or bool(problem.gates),
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
@@ -708,8 +710,8 @@ def _limit_changes(problem: ModuleProblem) -> None:
 
 
 def _redraw(problem: ModuleProblem) -> list[int]:
-    """Have ``problem.kept`` hold every argument that ``redrawn`` is to leave alone; the positions of those that come
-    out the same in every draw then.
+    """Have ``problem.kept`` hold every argument that ``redrawn`` is to leave alone, and ``problem.kin`` those of which
+    one follows from another; the positions of those that come out the same in every draw then.
     """
     frozen, weights = problem.traits.frozen, problem.weights(0)
     plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
@@ -731,7 +733,8 @@ def _redraw(problem: ModuleProblem) -> list[int]:
         return changed and all(torch.equal(a, b) for a, b in whole)
 
     found = set()
-    for index in sorted(frozen):
+    problem.kin = kin({index: plain[1][index] for index in sorted(frozen)})
+    for index in sorted(frozen - problem.kin):
         problem.kept = frozen - {index}
         if all(takes(index, seed) for seed in _REDRAWN):
             found.add(index)

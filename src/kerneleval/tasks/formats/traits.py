@@ -163,6 +163,12 @@ def is_ordered(tensor: torch.Tensor) -> bool:
     return bool((steps != 0).any() and ((steps >= 0).all() or (steps <= 0).all()))
 
 
+def is_symmetric(tensor: torch.Tensor) -> bool:
+    """Whether it holds square matrices that are symmetric, and not all of one number."""
+    square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] > 1
+    return square and torch.equal(tensor, tensor.mT) and bool((tensor != tensor.reshape(-1)[0]).any())
+
+
 def padding_rows(tensor: torch.Tensor) -> torch.Tensor | None:
     """Which rows of a table are padding: zero throughout, and few among others that differ. None: there are none."""
     if tensor.dim() != 2 or not is_inexact(tensor):

@@ -1,0 +1,64 @@
+"""Arguments that a problem file gives alike under every seed and that say one thing in two ways.
+
+Lengths and their mask, segments and their offsets, an order and its inverse, edges and degrees: a candidate may read
+either. How ``get_inputs()`` makes one of the other is not known, so their values tell.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import torch
+
+_MOST = 1 << 22
+"""The most elements that are looked at, and the largest number that is counted."""
+
+_ROWS = 4
+"""A tensor of so many rows at most is also looked at row by row: sources and targets of edges."""
+
+
+def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
+    """Positions of arguments of which one follows from another: it holds the counts, steps, sums or inverse order of
+    another, or both have such in common, or they are one mask, or opposite ones. Equal integers alone are no kin.
+    """
+    small = {index: own for index, own in owns.items() if not own.is_complex() and 1 < own.numel() <= _MOST}
+    masks = {index for index, own in small.items() if _is_mask(own)}
+    values = {index: own.reshape(-1).double() for index, own in small.items()}
+    facts = {index: list(_facts(own, index in masks)) for index, own in small.items()}
+    found: set[int] = set()
+    for one, other in itertools.combinations(small, 2):
+        a, b = values[one], values[other]
+        if _tells(a, b):
+            related = {one, other} <= masks
+        else:
+            related = {one, other} <= masks and _tells(1 - a, b)
+            related |= any(_tells(x, y) for x in (a, *facts[one]) for y in (b, *facts[other]))
+        found |= {one, other} if related else set()
+    return frozenset(found)
+
+
+def _is_mask(tensor: torch.Tensor) -> bool:
+    return bool(((tensor == 0) | (tensor == 1)).all())
+
+
+def _facts(tensor: torch.Tensor, mask: bool) -> Iterator[torch.Tensor]:
+    """What else may be given of a tensor, as vectors."""
+    numbers = tensor.double() if mask else tensor
+    if mask:
+        for dim in range(tensor.dim()):
+            yield numbers.sum(dim).reshape(-1)
+        yield numbers.cumsum(-1).reshape(-1) - 1
+        if bool((numbers.sum(-1) == 1).all()):
+            yield numbers.argmax(-1).reshape(-1).double()
+    elif not tensor.is_floating_point():
+        table = tensor.long().reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.long().reshape(1, -1)
+        for row in (*(table if 1 < len(table) <= _ROWS else ()), table.reshape(-1)):
+            yield from (row.diff().double(), row.cumsum(0).double(), row.argsort().double())
+            if int(row.min()) >= 0 and int(row.max()) < _MOST:
+                yield row.bincount().double()
+
+
+def _tells(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two vectors are equal, and not by chance as the same number everywhere is."""
+    return one.numel() > 1 and torch.equal(one, other) and bool((one != one[0]).any())
