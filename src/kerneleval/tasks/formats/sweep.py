@@ -7,6 +7,7 @@ operator is, not how large. So do integers that ``Model`` reads directly, becaus
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 import random
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError, digest
+from kerneleval.records import DTYPES, FAR_MEANS, Argument, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.changes import Vary
 from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
 from kerneleval.tasks.formats.kin import kin
@@ -89,6 +90,10 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 
 _DRAWS = 4
 """How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
+
+
+_LOW_DRAWS = 20
+"""Draws in which no integer may be 0 that is above it in the file."""
 
 
 class Unit(NamedTuple):
@@ -163,6 +168,24 @@ class Surveys:
         stayed &= {own.shape[0] for own, other in outputs if own.shape and own.shape[:1] == other.shape[:1]}
         return any(other == 1 < own and own in stayed for own, other in pairs)
 
+    def is_lower(self, dims: Mapping[str, int]) -> bool:
+        """Whether integers that lie above 0 in a small file are 0 or less at these dims, as from ``T // 2`` on at 1."""
+        made, whole = self.at(dims), [i for i, spec in enumerate(self.at({}).arguments) if _is_index(spec)]
+        if (
+            not whole
+            or self.at({}).bytes > _WRITTEN_BYTES
+            or made.bytes > _MINIATURE_BYTES
+            or len(self._own) <= whole[-1]
+        ):
+            return False
+        above = [i for i in whole if self._own[i].numel() and int(self._own[i].min()) > 0]
+        problem = ModuleProblem(self.file, dims, "cpu")
+        try:
+            draws = [problem.inputs(seed) for seed in range(_LOW_DRAWS if above else 0)]
+        except UsageError:
+            return True
+        return any(len(args) > i and args[i].numel() and int(args[i].min()) <= 0 for args in draws for i in above)
+
     @functools.cached_property
     def _own(self) -> list[Any]:
         return ModuleProblem(self.file, {}, "cpu").inputs(1)
@@ -171,7 +194,7 @@ class Surveys:
     def _written(self) -> list[int]:
         """Positions of integer tensors that a small file draws alike under every seed."""
         base = self.at({})
-        whole = [i for i, spec in enumerate(base.arguments) if isinstance(spec, TensorSpec) and spec.role == "index"]
+        whole = [i for i, spec in enumerate(base.arguments) if _is_index(spec)]
         if not whole or base.bytes > _WRITTEN_BYTES:
             return []
         frozen = ModuleProblem(self.file, {}, "cpu").traits.frozen
@@ -201,6 +224,10 @@ class Surveys:
         return max(8, min(_MAX_PROBES, _MAX_STEPS // max(base.steps, 1)))
 
 
+def _is_index(spec: Argument) -> bool:
+    return isinstance(spec, TensorSpec) and spec.role == "index"
+
+
 def units(surveys: Surveys) -> list[Unit]:
     """What can be varied, in the order of the file; raises UsageError where the file raises at its own sizes."""
     file, base = surveys.file, surveys.at({})
@@ -223,7 +250,8 @@ def units(surveys: Surveys) -> list[Unit]:
         together = [(name, *group, *more) for more in ((), *((twin,) for twin in rest))] if group else []
         for names in (*together, (name,), *((name, twin) for twin in twins), (name, *twins)):
             unit = Unit(names, value)
-            tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= 1)
+            least = 1 if value > 3 or _is_size(surveys, {}, unit) else 2
+            tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
                 if wider or other.arguments != base.arguments:
@@ -284,6 +312,12 @@ def _tiny(value: int, rng: random.Random) -> Iterator[int]:
     yield from (24, 32, 64)
 
 
+def _one(value: int, rng: random.Random) -> Iterator[int]:
+    """1, as of a single sequence, token or head; else as :func:`_tiny`."""
+    yield 1
+    yield from _tiny(value, rng)
+
+
 def _double(value: int, _rng: random.Random) -> Iterator[int]:
     """Twice as large, or as much larger as it goes."""
     yield from (2 * value, value + value // 2, value + value // 4)
@@ -320,7 +354,6 @@ _KINDS: tuple[tuple[str, _Propose], ...] = (
     ("non_power_of_two", _near),
     ("small", _small),
     ("power_of_two", _power),
-    ("tiny", _tiny),
 )
 
 _STRETCHES: tuple[tuple[_Propose, _Propose], ...] = ((_double, _quarter), (_longer, _third))
@@ -334,15 +367,16 @@ _FEW = 5
 
 
 def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str, int]], ...]:
-    """Up to seven (shape category, dims) pairs other than the file's own, the same for equal file and seed.
+    """Up to eight (shape category, dims) pairs other than the file's own, the same for equal file and seed.
 
     For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
     together with the changes so far. The category says what was aimed at; a unit that allows none stays. Small variants
-    at which the problem degenerates are mended by leaving one unit as it is, or else dropped. In the two rectangular
-    ones some units are larger than in the file and the others smaller; what the first one leaves as it is, or makes
-    smaller, is larger in the second: what a candidate made for the file's own sizes, which it meets first, is too small
-    there. No variant is more than :data:`GROWTH` times as large or as costly as the original, but for one more of a
-    little file, in which every unit is several times as large. Raises UsageError: the file raises at its own sizes.
+    at which the problem degenerates are mended by leaving one unit as it is, or else dropped. In the two tiny ones half
+    of the units are 1 each, if they may: paths for single rows and tokens are met there. In the two rectangular ones
+    some units are larger than in the file and the others smaller; what the first one leaves as it is, or makes smaller,
+    is larger in the second: what a candidate made for the file's own sizes, which it meets first, is too small there.
+    No variant is more than :data:`GROWTH` times as large or as costly as the original, but for one more of a little
+    file, in which every unit is several times as large. Raises UsageError: the file raises at its own sizes.
     """
     file, base, varied = surveys.file, surveys.at({}), units(surveys)
     rng = random.Random(digest(file.text, str(suite_seed)))
@@ -356,7 +390,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
             return False
         if _has_grown(surveys, made, large=category == "large"):
             return False
-        if _is_cut(surveys, made, dims) or _leaves_out(surveys, made) or not _sound(surveys, made, dims):
+        if not _is_same(surveys, made, dims):
             return False
         forms.append(made.form)
         found.append((category, given | dims))
@@ -372,6 +406,9 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
 
     for category, propose in _KINDS:
         add(category, [(unit, propose) for unit in varied])
+    single = random.Random(digest(file.text, str(suite_seed), "single")).sample(varied, (len(varied) + 1) // 2)
+    if not add("tiny", [(unit, _one if unit in single else _tiny) for unit in varied]):
+        add("tiny", [(unit, _tiny) for unit in varied])
     for larger, smaller in _STRETCHES:
         never = [unit for unit in varied if all(dims[unit.names[0]] <= unit.value for _, dims in found)]
         for _ in range(_TURNS if never else 0):  # there may have to be no more queries than keys
@@ -382,6 +419,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
         add("non_power_of_two", [(unit, _odd) for unit in varied])
     if base.bytes <= _LITTLE_BYTES:
         add("large", [(unit, _several) for unit in varied])
+    if len(single) < len(varied):
+        add("tiny", [(unit, _tiny if unit in single else _one) for unit in varied])
     return tuple(found)
 
 
@@ -391,10 +430,39 @@ def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[in
     for unit, values in changes:
         for value in dict.fromkeys(values):
             made = surveys.probe({**dims, **unit.at(value)}) if value >= 1 and value != unit.value else None
+            if made is not None and value == 1 and not _is_size(surveys, dims, unit, made):
+                continue
             if made is not None and (value < unit.value or not _has_grown(surveys, made, large=large)):
                 dims.update(unit.at(value))
                 break
     return dims
+
+
+def _is_size(surveys: Surveys, dims: Mapping[str, int], unit: Unit, single: Survey | None = None) -> bool:
+    """Whether a unit may be 1, where the problem is ``single``: it runs at another odd number too, with no fewer dims
+    and no smaller ones. What runs at 1 alone may be repeated, or halved to nothing; and ``x[-0:]`` is all of it, where
+    one less than the unit is asked for. A dim of 1 that is dropped (``squeeze``) may be multiplied with another.
+    """
+    other = surveys.probe({**dims, **unit.at(3 if unit.value != 3 else 5)})
+    if other is None or _squeezes(surveys.file.tree):
+        return False
+    pairs = zip(_shapes(single or other), _shapes(other), strict=False)
+    return all(len(a) == len(b) and all(0 < n <= m or n == m for n, m in zip(a, b, strict=True)) for a, b in pairs)
+
+
+def _squeezes(tree: ast.Module) -> bool:
+    """Whether somewhere every dim of 1 is dropped."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Attribute) and call.func.attr.startswith("squeeze"):
+            function = isinstance(call.func.value, ast.Name) and call.func.value.id == "torch"
+            if len(call.args) + len(call.keywords) == int(function):
+                return True
+    return False
+
+
+def _shapes(made: Survey) -> list[tuple[int, ...]]:
+    specs = (*made.arguments, *made.weights, *made.outputs)
+    return [tuple(spec.shape) for spec in specs if isinstance(spec, TensorSpec)]
 
 
 def _has_grown(surveys: Surveys, made: Survey, *, large: bool) -> bool:
@@ -403,6 +471,12 @@ def _has_grown(surveys: Surveys, made: Survey, *, large: bool) -> bool:
     if large:
         return made.bytes > _LARGE_BYTES or made.flops > _LARGE_FLOPS or made.steps > _LARGE_STEPS
     return made.bytes > GROWTH * base.bytes or made.flops > GROWTH * max(base.flops, 1)
+
+
+def _is_same(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
+    """Whether the problem is still the file's own, and means something."""
+    other = _is_cut(surveys, made, dims) or _leaves_out(surveys, made) or surveys.is_lower(dims)
+    return not other and _sound(surveys, made, dims)
 
 
 def _is_cut(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
