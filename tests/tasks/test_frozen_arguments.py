@@ -520,13 +520,23 @@ def test_lengths_and_their_mask_stay_as_they_belong(tmp_path):
     mask = "(torch.arange(20) < n[:, None]).float()"
     inputs = f"n = torch.tensor([20, 13, 7, 16, 1, 9])\nreturn [torch.randn(6, 20, 4), {mask}, n]"
     task = read(write(tmp_path, "return (x * m[..., None]).sum(1) / n[:, None]", inputs, takes="x, m, n"))
-    assert "redrawn" not in task.distributions
     problem = task.build({}, "cpu")
     assert problem.kin == {1, 2}
+    assert _refresh_by(problem.traits, 2, LENGTHS) != "kept", "alone it would change in windows of exchanged elements"
     for distribution in task.distributions:
-        _, mask, lengths = problem.inputs(3, distribution)
-        assert torch.equal(mask, MASK.float()) and torch.equal(lengths, LENGTHS), distribution
-    assert any("arguments m, n are the same in every draw" in one.message for one in task.findings)
+        _, given, lengths = problem.inputs(3, distribution)
+        assert torch.equal(given, (torch.arange(20) < lengths[:, None]).float()), distribution
+        assert torch.equal(lengths, LENGTHS) == (distribution != "redrawn"), distribution
+    assert "redrawn" in task.distributions and not any("same in every draw" in one.message for one in task.findings)
+
+
+def test_segments_and_offsets_stay_and_are_named(tmp_path):
+    inputs = "n = torch.tensor([5, 12, 3, 20, 8])\nb = torch.repeat_interleave(torch.arange(5), n)\n"
+    inputs += "return [torch.randn(48, 4), b, F.pad(n.cumsum(0), (1, 0))]"
+    forward = "return torch.zeros(5, 4).index_add(0, b, x) / n.diff()[:, None]"
+    task = read(write(tmp_path, forward, inputs, takes="x, b, n"))
+    assert "redrawn" not in task.distributions
+    assert any("arguments b, n are the same in every draw" in one.message for one in task.findings)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64])

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
+from kerneleval.tasks.formats.soundness import is_eight_bit
+
 _MOST = 1 << 22
 """The most elements that are looked at, and the largest number that is counted."""
 
@@ -22,7 +24,7 @@ def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
     """Positions of arguments of which one follows from another: it holds the counts, steps, sums or inverse order of
     another, or both have such in common, or they are one mask, or opposite ones. Equal integers alone are no kin.
     """
-    small = {index: own for index, own in owns.items() if not own.is_complex() and 1 < own.numel() <= _MOST}
+    small = {index: own for index, own in owns.items() if own.numel() <= _MOST and _varies(own)}
     masks = {index for index, own in small.items() if _is_mask(own)}
     values = {index: own.reshape(-1).double() for index, own in small.items()}
     facts = {index: list(_facts(own, index in masks)) for index, own in small.items()}
@@ -36,6 +38,13 @@ def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
             related |= any(_tells(x, y) for x in (a, *facts[one]) for y in (b, *facts[other]))
         found |= {one, other} if related else set()
     return frozenset(found)
+
+
+def _varies(tensor: torch.Tensor) -> bool:
+    """Whether its numbers are real and not all the same: ones follow from everything."""
+    if tensor.numel() < 2 or tensor.is_complex() or is_eight_bit(tensor):
+        return False
+    return bool((tensor != tensor.reshape(-1)[0]).any())
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
@@ -60,5 +69,5 @@ def _facts(tensor: torch.Tensor, mask: bool) -> Iterator[torch.Tensor]:
 
 
 def _tells(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two vectors are equal, and not by chance as the same number everywhere is."""
-    return one.numel() > 1 and torch.equal(one, other) and bool((one != one[0]).any())
+    """Whether two vectors are equal, and not all of one number."""
+    return _varies(one) and torch.equal(one, other)

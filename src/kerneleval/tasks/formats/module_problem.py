@@ -39,7 +39,7 @@ from kerneleval.tasks.formats.changes import (
 from kerneleval.tasks.formats.memory import Slow
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
-from kerneleval.tasks.formats.redrawn import adds_up, are_ones, keep_in_order, redrawn
+from kerneleval.tasks.formats.redrawn import adds_up, are_ones, keep_in_order, moved_together, redrawn
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 from kerneleval.tasks.formats.traits import InputTraits, are_flags, is_float, is_inexact, padding_rows, sample
@@ -166,7 +166,8 @@ class ModuleProblem:
         self.gates: frozenset[int] = frozenset()
         """Positions of arguments that hold decays (``memory.py``)."""
         self.kin: frozenset[int] = frozenset()
-        """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn."""
+        """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn, or
+        change together."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -203,10 +204,14 @@ class ModuleProblem:
             generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
             owns = {index: args[index] for index in sorted(traits.frozen)}
             others = {index: own.clone() for index, own in owns.items()}
-            for index in (i for i, own in owns.items() if i not in (self.kept or ()) and not adds_up(own, args)):
+            free = owns.keys() - (self.kept or ())
+            for index in (i for i in sorted(free - self.kin) if not adds_up(owns[i], args)):
                 other = redrawn(owns[index], generator)
                 others[index] = others[index] if other is None else other
-            keep_in_order(owns, others, generator)
+            alone = owns.keys() - self.kin
+            keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
+            if free & self.kin:
+                others |= moved_together({i: owns[i] for i in sorted(self.kin)}, generator)
             args = [others.get(index, arg) for index, arg in enumerate(args)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen - self.kin):

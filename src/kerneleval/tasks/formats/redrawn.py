@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.soundness import is_eight_bit
 from kerneleval.tasks.formats.traits import is_symmetric
 
@@ -115,6 +116,26 @@ def keep_in_order(
                 else:
                     order = torch.randperm(len(own), generator=generator, device=own.device)
                     other.copy_(own[orders.setdefault(len(own), order)])
+
+
+def moved_together(owns: Mapping[int, torch.Tensor], generator: torch.Generator) -> dict[int, torch.Tensor]:
+    """Kin whose rows change places alike, as the lengths and the mask of a batch may. Empty: one has more rows than
+    another or is in order, or they are no kin in another order.
+    """
+    rows = {own.shape[0] if own.dim() else 1 for own in owns.values()}
+    if len(rows) != 1 or rows == {1} or any(_is_sorted(own) for own in owns.values()):
+        return {}
+    order = _order(rows.pop(), generator)
+    moved = {index: own.index_select(0, order) for index, own in owns.items()}
+    for index, own in owns.items():
+        if own.dim() == 2 and is_symmetric(own):
+            moved[index] = moved[index].index_select(1, order)
+    return moved if kin(moved) == owns.keys() else {}
+
+
+def _is_sorted(tensor: torch.Tensor) -> bool:
+    steps = tensor.diff() if tensor.dim() == 1 and tensor.dtype != torch.bool else tensor[:0]
+    return bool(steps.numel()) and bool((steps >= 0).all() | (steps <= 0).all())
 
 
 def _keep_alike(whole: Sequence[_Pair]) -> None:

@@ -788,6 +788,8 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     one follows from another; the positions of those that come out the same in every draw then.
     """
     frozen, weights = problem.traits.frozen, problem.weights(0)
+    drawn = problem.outcome(1, lambda number: None)[0]
+    problem.kin = kin({index: drawn[index] for index in sorted(frozen)})
     plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
 
     @functools.cache
@@ -806,12 +808,12 @@ def _redraw(problem: ModuleProblem) -> list[int]:
         changed = any(depends(a, b) for a, b in zip(own(seed), exact, strict=True))
         return changed and all(torch.equal(a, b) for a, b in whole)
 
-    found = set()
-    problem.kin = kin({index: plain[1][index] for index in sorted(frozen)})
-    for index in sorted(frozen - problem.kin):
-        problem.kept = frozen - {index}
-        if all(takes(index, seed) for seed in _REDRAWN):
-            found.add(index)
+    found = set[int]()
+    alone = [frozenset((index,)) for index in sorted(frozen - problem.kin)]
+    for group in (*alone, problem.kin):
+        problem.kept = frozen - group
+        if group and all(takes(min(group), seed) for seed in _REDRAWN):
+            found |= group
     problem.kept = frozen - found
     return _unchanging(problem)
 
