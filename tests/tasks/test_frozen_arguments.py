@@ -15,7 +15,7 @@ from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import keep_in_order, redrawn
 from kerneleval.tasks.formats.sweep import Surveys, variants
-from kerneleval.tasks.formats.traits import InputTraits
+from kerneleval.tasks.formats.traits import InputTraits, doubled, doubling
 
 
 def write(folder: Path, forward: str, inputs: str, init: str = "pass", takes: str = "x, *more") -> Path:
@@ -548,3 +548,29 @@ def test_the_edges_of_a_graph_stay_symmetric(dtype):
     assert torch.equal(given.sum(0).sort().values, line.sum(0).to(given.sum(0)).sort().values)
     slot = _refresh_by(InputTraits.of([line], {}), 0, line)
     assert slot == "kept"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Numbers that a row holds twice
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twice", ["torch.cat([f, f], 1)", "f.repeat_interleave(2, 1)"])
+def test_tables_of_rotary_embeddings_hold_each_number_twice(tmp_path, twice):
+    """Kernels read one half of the cosines and sines, and were rejected where the other one varied by itself."""
+    table = f"f = torch.outer(torch.arange(9.0), 100 ** -torch.linspace(0, 1, 8))\nt = {twice}"
+    inputs = f"{table}\nreturn [torch.randn(3, 9, 16), t.cos(), t.sin()]"
+    forward = "return x * cos + x.roll(8, -1) * sin * self.sin + self.ones"
+    init = f"{table}\nself.register_buffer('sin', t.sin())\nself.ones = nn.Parameter(torch.ones(16))"
+    task = read(write(tmp_path, forward, inputs, init, takes="x, cos, sin"))
+    problem = task.build({}, "cpu")
+    assert problem.twice.keys() == {1, 2, "sin"}
+    own = problem.weights(0)["sin"]
+    how = doubling(own)
+    for distribution in task.distributions:
+        weights = problem.weights(1, distribution)
+        given = [*problem.inputs(1, distribution)[1:], weights["sin"]]
+        assert how is not None and [doubling(table) for table in given] == [how] * 3, distribution
+        assert not torch.equal(weights["sin"], own) and doubling(weights["ones"]) is None
+    short = torch.rand(1, 2)
+    assert torch.equal(doubled(short, how), short[:, :1].expand(1, 2)), "at sizes that do not tell how"

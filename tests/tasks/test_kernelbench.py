@@ -1183,6 +1183,13 @@ def test_no_size_becomes_one_where_that_is_another_problem(tmp_path):
         assert [len(unit.names) for unit in found] == [2, 2, 2]
 
 
+def test_no_vector_of_one_number_is_normalised(tmp_path):
+    """It is 1 or -1, and distances of such are what rounding leaves: another formula for them was rejected."""
+    forward = "x = F.normalize(x, dim=1)\nreturn (2 - 2 * x @ x.T).clamp(min=1e-12).sqrt().amax(1)"
+    chosen = varied_sizes(tmp_path, model(forward, inputs="[torch.randn(16, 40)]"))
+    assert min(dims["get_inputs[1]"] for dims in chosen) > 1
+
+
 def test_lengths_above_zero_stay_above_it(tmp_path):
     """Half of a size of 1 is 0, and what is read at ``length - 1`` is then the last one for the reference."""
     inputs = "[torch.rand(6, length), torch.randint(length // 2, length + 1, (6,))]"

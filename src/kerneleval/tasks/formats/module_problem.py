@@ -42,7 +42,17 @@ from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import adds_up, are_ones, keep_in_order, moved_together, redrawn
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
-from kerneleval.tasks.formats.traits import InputTraits, are_flags, is_float, is_inexact, padding_rows, sample
+from kerneleval.tasks.formats.traits import (
+    Doubling,
+    InputTraits,
+    are_flags,
+    doubled,
+    doubling,
+    is_float,
+    is_inexact,
+    padding_rows,
+    sample,
+)
 from kerneleval.tasks.formats.widening import WIDER, coarser, has_fast_path, in_double, widened, without_modes
 
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0, "tiny_scale": -(2.0**-20)}
@@ -165,6 +175,8 @@ class ModuleProblem:
         """What ``long_memory`` changes."""
         self.gates: frozenset[int] = frozenset()
         """Positions of arguments that hold decays (``memory.py``)."""
+        self.twice: Mapping[int | str, Doubling] = {}
+        """How rows of arguments, by position, and of buffers, by name, hold each number twice."""
         self.kin: frozenset[int] = frozenset()
         """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn, or
         change together."""
@@ -228,7 +240,7 @@ class ModuleProblem:
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
-        return args
+        return [doubled(arg, self.twice[i]) if i in self.twice else arg for i, arg in enumerate(args)]
 
     def _becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
         """Whether it holds ones alone, in the place of which ``redrawn`` gives flags."""
@@ -338,10 +350,10 @@ class ModuleProblem:
         Seed 0: as initialised. Else every floating parameter is changed and keeps its scale: spread ones become
         ``mean + 0.8 (w - mean) + 0.6 std n`` with n from N(0, 1), which leaves mean and variance; constant ones are
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
-        factors, element by element, so that variances stay positive and masks stay masks: rows that are in order by
-        one together, flags by none; zeros get noise. Of complex tensors that goes for the parts. Integers, and so
-        ``num_batches_tracked``, stay. All that is as far as the file takes it (:attr:`vary_weights`). Rows of padding
-        stay zero (:attr:`padding`).
+        factors, element by element, so that variances stay positive and masks stay masks: rows that are in order by one
+        together, flags by none; zeros get noise; numbers that a row holds twice stay equal. Of complex tensors that
+        goes for the parts. Integers, and so ``num_batches_tracked``, stay. All that is as far as the file takes it
+        (:attr:`vary_weights`). Rows of padding stay zero (:attr:`padding`).
 
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
@@ -359,6 +371,7 @@ class ModuleProblem:
                 done[key] = change_weight(name, tensor, name in self.parameters, generator)
                 if self.vary_weights == "inwards":
                     done[key] = mirrored_inwards(tensor, done[key])
+                done[key] = doubled(done[key], self.twice.get(name))
                 if distribution == "trained" and name in self.parameters:
                     done[key] = as_trained(tensor, done[key], generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
@@ -371,6 +384,12 @@ class ModuleProblem:
         for name, rows in self.padding.items():
             weights[name][rows] = 0
         return weights
+
+    def find_twice(self) -> dict[int | str, Doubling]:
+        """What :attr:`twice` is at these sizes."""
+        buffers = {name: w for name, w in self._model.state_dict().items() if name not in self.parameters}
+        drawn = {i: value for i, value in enumerate(self._draw(0)) if isinstance(value, torch.Tensor)}
+        return {key: how for key, tensor in (drawn | buffers).items() if (how := doubling(tensor)) is not None}
 
     @functools.cached_property
     def padding(self) -> dict[str, torch.Tensor]:

@@ -30,11 +30,14 @@ from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import different
 from kerneleval.tasks.formats.soundness import AGREE, astray, depends, limit_of, opened
 from kerneleval.tasks.formats.survey import Survey, survey
-from kerneleval.tasks.formats.traits import is_inexact, same_bits
+from kerneleval.tasks.formats.traits import Doubling, is_inexact, same_bits
 from kerneleval.tasks.sampling import is_power_of_two
 
 _NOISY = 19
 """Bits that are left to fp32 where it is asked which elements lie beside a step."""
+
+_LITTLE, _STILL = 0.05, 1e-6
+"""Part of itself by which a number moves that keeps its sign, and what does not move an output then."""
 
 GROWTH = 1.5
 """No variant takes more than this many times the bytes or operations of the file's own sizes, but for the large one of
@@ -390,7 +393,9 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
             return False
         if _has_grown(surveys, made, large=category == "large"):
             return False
-        if not _is_same(surveys, made, dims):
+        if not _is_same(surveys, made, dims) or (
+            category == "tiny" and 1 in dims.values() and _is_coarse(surveys, made, dims)
+        ):
             return False
         forms.append(made.form)
         found.append((category, given | dims))
@@ -525,6 +530,33 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
     return any(depends(a, b) for a, b in zip(one, other, strict=True))
 
 
+def _is_coarse(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
+    """Whether an output hangs on the signs of inputs where some sizes are 1, and not where these are 3; or that is not
+    known. A vector of one number divided by its norm is 1 or -1, and distances of such are what rounding leaves.
+    """
+    if made.bytes > _MINIATURE_BYTES or made.flops > _MINIATURE_FLOPS:
+        return True
+    try:
+        one, three = (_stays(surveys, {n: max(v, least) for n, v in dims.items()}) for least in (1, 3))
+    except UsageError:
+        return True
+    return any(stays and not other for stays, other in zip(one, three, strict=False))
+
+
+def _stays(surveys: Surveys, dims: Mapping[str, int]) -> list[bool]:
+    """For each output, whether it is another one on other inputs, but not where all numbers move a little."""
+    problem = ModuleProblem(surveys.file, dims, "cpu")
+    args, weights = problem.inputs(1), problem.weights(1)
+    generator = torch.Generator().manual_seed(1)
+
+    def moved(value: Any) -> Any:
+        return value * (1 + _LITTLE * torch.rand(value.shape, generator=generator)) if is_inexact(value) else value
+
+    own, other = problem.oracle(args, weights), problem.oracle(problem.inputs(2), weights)
+    near = problem.oracle([moved(a) for a in args], {name: moved(w) for name, w in weights.items()})
+    return [depends(a, b) and not depends(a, c, _STILL) for a, b, c in zip(own, other, near, strict=True)]
+
+
 def _selects_among_equals(problem: ModuleProblem) -> bool:
     """Whether a ``topk`` has equal numbers to choose among under ``large_scale``, as where sigmoids are all 1: any
     order of these is right.
@@ -592,6 +624,11 @@ def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:
     return dims
 
 
+_OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
+_KNOWN = ("skewed", "far", "slow", "gates", "kin", "twice")
+"""What of a :class:`Safe` are parameters of :class:`ModuleProblem`, and attributes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Safe:
     """How a problem's inputs and weights may be changed, so that it is still defined."""
@@ -614,7 +651,8 @@ class Safe:
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
     kin: frozenset[int] = frozenset()
-    """All five for :class:`ModuleProblem` as well."""
+    twice: Mapping[int | str, Doubling] = field(default_factory=dict)
+    """All six for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -623,15 +661,15 @@ class Safe:
     @property
     def options(self) -> dict[str, Any]:
         """For :class:`ModuleProblem`."""
-        return {name: getattr(self, name) for name in ("unsigned", "kept", "vary", "vary_weights", "bounded")}
+        return {name: getattr(self, name) for name in _OPTIONS}
 
 
 def safe_distributions(surveys: Surveys) -> Safe:
     """Distributions beyond the file's own at which the problem is still defined.
 
     A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
-    finite and near fp64. Logarithms, roots and probabilities fall out here. Where no miniature is small, all are given:
-    the judge finds out on its device (``BoundCase.expect``). Raises UsageError: its own inputs cannot be judged.
+    finite and near fp64. Where no miniature is small, all are given: the judge finds out on its device
+    (``BoundCase.expect``). Raises UsageError: its own inputs cannot be judged.
     """
     dims = shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS)
     made = surveys.at(dims)
@@ -641,7 +679,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
-    problem.kept = problem.traits.frozen
+    problem.kept, problem.twice = problem.traits.frozen, problem.find_twice()
     _limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)
@@ -672,16 +710,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     return Safe(
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
-        unsigned=problem.unsigned,
-        kept=problem.kept,
-        skewed=problem.skewed,
-        vary=problem.vary,
-        vary_weights=problem.vary_weights,
-        bounded=problem.bounded,
-        far=problem.far,
-        slow=problem.slow,
-        gates=problem.gates,
-        kin=problem.kin,
+        **{name: getattr(problem, name) for name in (*_OPTIONS, *_KNOWN)},
         decays=decays or bool(problem.gates),
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -33,6 +33,8 @@ _ONE_IN = 8
 """At most one row in so many of a table is a padding row, or one row in all."""
 _START = 64
 """Elements: a storage offset is kept modulo this, which keeps its alignment."""
+
+Doubling = Literal["halves", "pairs"]
 
 Samples = dict[int, torch.Tensor]
 """Position of an argument -> some of its elements."""
@@ -161,6 +163,33 @@ def is_ordered(tensor: torch.Tensor) -> bool:
         return False
     steps = rows.diff(dim=-1)
     return bool((steps != 0).any() and ((steps >= 0).all() or (steps <= 0).all()))
+
+
+def doubling(tensor: torch.Tensor) -> Doubling | None:
+    """How rows hold each of several numbers twice: in ``halves``, the second as the first, or in ``pairs``. None: they
+    do not. Tables of cosines and sines do for rotary embeddings, and kernels read one of two.
+    """
+    if not is_float(tensor) or not tensor.numel() or not tensor.dim() or tensor.shape[-1] % 2 or tensor.shape[-1] < 4:
+        return None
+    how: Doubling
+    for how in get_args(Doubling):  # a row of ones, as cosines of 0 are, says nothing
+        one, other = _twins(tensor, how)
+        if torch.equal(one, other) and bool((one != one[..., :1]).any()):
+            return how
+    return None
+
+
+def doubled(tensor: torch.Tensor, how: Doubling | None) -> torch.Tensor:
+    """The tensor with each number twice, where its rows can hold them so."""
+    if how is None or tensor.shape[-1] % 2:
+        return tensor
+    one, _ = _twins(tensor, how)
+    return torch.cat([one, one], -1) if how == "halves" else one.repeat_interleave(2, -1)
+
+
+def _twins(tensor: torch.Tensor, how: Doubling) -> tuple[torch.Tensor, torch.Tensor]:
+    half = tensor.shape[-1] // 2
+    return (tensor[..., :half], tensor[..., half:]) if how == "halves" else (tensor[..., ::2], tensor[..., 1::2])
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
