@@ -181,9 +181,10 @@ class Surveys:
             or len(self._own) <= whole[-1]
         ):
             return False
-        above = [i for i in whole if self._own[i].numel() and int(self._own[i].min()) > 0]
-        problem = ModuleProblem(self.file, dims, "cpu")
         try:
+            ends = ModuleProblem(self.file, {}, "cpu").outcome(1, lambda number: "whole")[0]
+            above = [i for i in whole if self._own[i].numel() and min(int(self._own[i].min()), int(ends[i].min())) > 0]
+            problem = ModuleProblem(self.file, dims, "cpu")
             draws = [problem.inputs(seed) for seed in range(_LOW_DRAWS if above else 0)]
         except UsageError:
             return True
@@ -254,7 +255,8 @@ def units(surveys: Surveys) -> list[Unit]:
         for names in (*together, (name,), *((name, twin) for twin in twins), (name, *twins)):
             unit = Unit(names, value)
             least = 1 if value > 3 or _is_size(surveys, {}, unit) else 2
-            tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= least)
+            more = (value + 1, 2 * value) if value <= 3 else ()
+            tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
                 if wider or other.arguments != base.arguments:
@@ -393,9 +395,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
             return False
         if _has_grown(surveys, made, large=category == "large"):
             return False
-        if not _is_same(surveys, made, dims) or (
-            category == "tiny" and 1 in dims.values() and _is_coarse(surveys, made, dims)
-        ):
+        if not _is_same(surveys, made, dims, category == "tiny" and 1 in dims.values()):
             return False
         forms.append(made.form)
         found.append((category, given | dims))
@@ -444,11 +444,13 @@ def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[in
 
 
 def _is_size(surveys: Surveys, dims: Mapping[str, int], unit: Unit, single: Survey | None = None) -> bool:
-    """Whether a unit may be 1, where the problem is ``single``: it runs at another odd number too, with no fewer dims
-    and no smaller ones. What runs at 1 alone may be repeated, or halved to nothing; and ``x[-0:]`` is all of it, where
-    one less than the unit is asked for. A dim of 1 that is dropped (``squeeze``) may be multiplied with another.
+    """Whether a unit may be 1, where the problem is ``single``: it runs at another number, with no fewer dims and none
+    smaller; at an odd one, if the file has more than 3. What runs at 1 alone may be repeated, or halved to
+    nothing; and ``x[-0:]`` is all of it, where one less than the unit is asked for. A dim of 1 that is dropped
+    (``squeeze``) may be multiplied with another.
     """
-    other = surveys.probe({**dims, **unit.at(3 if unit.value != 3 else 5)})
+    tries = (3,) if unit.value > 3 else tuple(v for v in (3, 4, 5, 6) if v != unit.value)  # not 3 of 8 heads
+    other = next((made for v in tries if (made := surveys.probe({**dims, **unit.at(v)})) is not None), None)
     if other is None or _squeezes(surveys.file.tree):
         return False
     pairs = zip(_shapes(single or other), _shapes(other), strict=False)
@@ -478,10 +480,11 @@ def _has_grown(surveys: Surveys, made: Survey, *, large: bool) -> bool:
     return made.bytes > GROWTH * base.bytes or made.flops > GROWTH * max(base.flops, 1)
 
 
-def _is_same(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
-    """Whether the problem is still the file's own, and means something."""
-    other = _is_cut(surveys, made, dims) or _leaves_out(surveys, made) or surveys.is_lower(dims)
-    return not other and _sound(surveys, made, dims)
+def _is_same(surveys: Surveys, made: Survey, dims: Mapping[str, int], thin: bool) -> bool:
+    """Whether the problem is still the file's own, and means something; ``thin``: at sizes of 1, too."""
+    if _is_cut(surveys, made, dims) or _leaves_out(surveys, made) or not _sound(surveys, made, dims):
+        return False
+    return not thin or not (surveys.is_lower(dims) or _is_coarse(surveys, made, dims))
 
 
 def _is_cut(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
