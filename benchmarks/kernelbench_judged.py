@@ -16,7 +16,8 @@ from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.records import Candidate, KernelEvalError, Protocol, ReplaySource
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.sweep import Surveys, shrink
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import shrink
 
 _FLOPS_A_BYTE = 64
 """Operations of a shrunk problem for each byte."""

@@ -27,7 +27,8 @@ from kerneleval.records import Task, UsageError
 from kerneleval.tasks.formats import kernelbench
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.sweep import Surveys, shrink
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import shrink
 
 SAME = 1e-4
 """Outputs nearer than this, relative to the largest, count as equal: KernelBench's own tolerance."""

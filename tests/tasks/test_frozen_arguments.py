@@ -14,7 +14,8 @@ from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import keep_in_order, redrawn
-from kerneleval.tasks.formats.sweep import Surveys, variants
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import variants
 from kerneleval.tasks.formats.traits import InputTraits, doubled, doubling
 
 

@@ -19,7 +19,8 @@ from kerneleval.tasks.formats.kernelbench import category_of, read
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import survey
-from kerneleval.tasks.formats.sweep import GROWTH, Surveys, shrink, units, variants
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import GROWTH, shrink, units, variants
 from kerneleval.worker.wire import decode_plain, encode_plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -868,6 +869,28 @@ def test_a_sweep_chooses_bounded_working_sizes(tmp_path):
             assert small.reference(small.inputs(1), small.weights(1))[0].shape == made.outputs[0].shape
     near = next(dims for category, dims in chosen if category == "non_power_of_two")
     assert (near["batch_size"], near["in_channels"], near["out_channels"], near["height"]) == (15, 31, 56, 63)
+
+
+def test_rows_of_a_pair_are_no_size(tmp_path):
+    """Sources and targets of edges had a third row; candidates take them apart."""
+    inputs = "[torch.rand(20, 3), torch.randint(0, 20, (2, 50))]"
+    text = model("return x.index_add(0, more[0][1], x[more[0][0]])", inputs=inputs)
+    named = {name for unit in units(surveys_of(tmp_path, text)) for name in unit.names}
+    assert "get_inputs[3]" in named and "get_inputs[2]" not in named
+
+
+def test_a_state_is_no_longer_than_its_window(tmp_path):
+    """A window of 1 keeps a state of ``x[-0:]``: all of a sequence, and of a sequence of 1 no more than that."""
+    text = model(
+        "p = F.pad(x, (self.width - 1, 0))\nreturn F.conv1d(p[:, None], self.w[None, None]), p[:, -(self.width - 1) :]",
+        init="self.width = width\nself.w = nn.Parameter(torch.rand(width))",
+        inputs="[torch.rand(4, 50)]",
+    )
+    text = text.replace("def __init__(self)", "def __init__(self, width)").replace("return []", "return [4]")
+    for seed in range(8):
+        chosen = [dims for _, dims in variants(surveys_of(tmp_path, text), seed)]
+        widths = {dims["get_init_inputs[0]"] for dims in chosen}
+        assert 1 not in widths and len(widths) > 1
 
 
 def test_a_little_file_has_a_large_variant(tmp_path):

@@ -240,7 +240,7 @@ def test_a_file_without_a_small_miniature_is_not_tried_while_it_is_read(tmp_path
     def tried(*_):
         raise AssertionError("it was run on the host")
 
-    monkeypatch.setattr("kerneleval.tasks.formats.sweep.ModuleProblem", tried)
+    monkeypatch.setattr("kerneleval.tasks.formats.distributions.ModuleProblem", tried)
     path = tmp_path / "problem.py"
     path.write_text(WIDE)
     task = open_task(str(path))

@@ -17,10 +17,12 @@ from typing import Any
 import torch
 
 from kerneleval.records import Dim, Finding, Scalar, Task, TensorSpec, Tolerance, UsageError
+from kerneleval.tasks.formats.distributions import Safe, safe_distributions
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import init_arguments
-from kerneleval.tasks.formats.sweep import Safe, Surveys, own_dims, safe_distributions, units, variants
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import own_dims, units, variants
 
 _OUTLIER_RMS = 2.0
 """Where sizes differ within a tensor, convolutions that are stable in the norm alone are further off than the floor

@@ -123,7 +123,7 @@ _SIZED = (
 class ModuleProblem:
     """A problem at given sizes on one device (``cpu``, ``cuda`` ...); integers of the file that ``dims`` leaves out
     stay as written. Raises UsageError: the file, its Model or its get_init_inputs() raises at these sizes; names the
-    line. What ``unsigned`` and ``kept`` are, ``sweep.safe_distributions`` finds out.
+    line. What ``unsigned`` and ``kept`` are, ``distributions.py`` finds out.
     """
 
     def __init__(
@@ -267,21 +267,18 @@ class ModuleProblem:
                     continue
                 if distribution in _SCALES:
                     factor = self._factor(distribution, value.dtype)
-                    args[index] = value * (abs(factor) if index in traits.signed else factor)
-                    if index == sided:
-                        args[index] = one_sided(args[index], generator)
+                    scaled = value * (abs(factor) if index in traits.signed else factor)
+                    args[index] = one_sided(scaled, generator) if index == sided else scaled
                 elif index in traits.structured | traits.records | traits.ordered:
                     continue
-                elif distribution == "far_mean":
-                    far = far_from_zero(value, self.far)
-                    args[index] = far.abs() * value.sign() if index in traits.positive else far
                 elif distribution == "padded":
                     args[index] = value if index in traits.positive else with_padding(value, generator)
-                elif distribution == "outlier":
-                    uneven = make_uneven(value, next(ends), generator)
-                    args[index] = uneven.abs() * value.sign() if index in traits.positive else uneven
-                else:
+                elif distribution == "alike":
                     args[index] = near_one_row(value, generator)
+                else:
+                    far = distribution == "far_mean"
+                    made = far_from_zero(value, self.far) if far else make_uneven(value, next(ends), generator)
+                    args[index] = made.abs() * value.sign() if index in traits.positive else made
 
     def _sided(self, args: Sequence[Any], turn: int) -> int:
         """Position of one of the tensors with numbers of both signs that may all have one; -1: there is none."""

@@ -1,0 +1,126 @@
+"""Whether a problem file means the same in its own types and in fp64, on given inputs and weights; how far it takes
+others than it draws, and what it selects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kerneleval.records import UsageError
+from kerneleval.tasks.formats.changes import Vary
+from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.soundness import AGREE, astray, limit_of, opened
+from kerneleval.tasks.formats.traits import is_inexact
+
+_NOISY = 19
+"""Bits that are left to fp32 where it is asked which elements lie beside a step."""
+
+_BEYOND = (-1 / 16, 1 / 16)
+"""Parts of themselves by which numbers change to see whether a file takes others than it draws."""
+
+_DRAWS = 4
+"""How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
+
+
+def selects_among_equals(problem: ModuleProblem) -> bool:
+    """Whether a ``topk`` has equal numbers to choose among under ``large_scale``, as where sigmoids are all 1: any
+    order of these is right.
+    """
+    with Selections() as selections:
+        problem.reference(problem.inputs(1, "large_scale"), problem.weights(1, "large_scale"))
+    return bool(selections.equal)
+
+
+class Selections(TorchDispatchMode):
+    """Notes whether an infinity is selected, as where more are taken than a mask leaves: any may come last there. And
+    whether equal numbers are, or one of several.
+    """
+
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
+        self.masked = self.equal = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = dict(kwargs or {})
+        out = func(*args, **options)
+        if func._overloadpacket is torch.ops.aten.topk:
+            self.masked |= bool(out[0].isinf().any())
+            given = dict(zip(("input", "k", "dim", "largest"), args, strict=False)) | options
+            self.equal |= _among_equals(given["input"], out[0], given.get("dim", -1), given.get("largest", True))
+        return out
+
+
+def _among_equals(given: torch.Tensor, taken: torch.Tensor, dim: int, largest: bool) -> bool:
+    """Whether of the numbers taken along a dim two are equal, or one is equal to another that was not."""
+    if not taken.dim() or not taken.numel():
+        return False
+    last = taken.amin(dim, keepdim=True) if largest else taken.amax(dim, keepdim=True)
+    several = (given >= last if largest else given <= last).sum(dim) > taken.shape[dim]
+    return bool(several.any()) or bool((taken.sort(dim).values.diff(dim=dim) == 0).any())
+
+
+def limit_changes(problem: ModuleProblem) -> None:
+    """Have ``problem.vary`` and ``problem.vary_weights`` say how far the file takes other numbers in what is alike
+    under every seed, and ``problem.bounded`` whether its other numbers may leave their range.
+    """
+    frozen = ((1, 0), (2, 0), (3, 0)) if problem.traits.frozen else ((1, 0),)
+    for name, seeds in ("vary", frozen), ("vary_weights", ((1, 1), (1, 2))):
+        for way in get_args(Vary):
+            setattr(problem, name, way)
+            if all(agrees_on(problem, problem.inputs(one), problem.weights(other)) for one, other in seeds):
+                break
+        else:
+            setattr(problem, name, "freely")  # the file is not near fp64 as it stands either
+    args, weights = problem.inputs(1), problem.weights(1)
+
+    def takes(factor: float) -> bool:
+        scaled = [a * factor if is_inexact(a) else a for a in args]
+        return agrees_on(problem, scaled, {n: w * factor if is_inexact(w) else w for n, w in weights.items()})
+
+    problem.bounded = not all(takes(1 + part) for part in _BEYOND)
+
+
+def agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
+    """Whether the file is near fp64 on inputs of a distribution; see :func:`agrees_on`."""
+    draws = _DRAWS if distribution in ("outlier", "padded") else 1
+    try:
+        drawn = [problem.inputs(seed, distribution) for seed in range(1, 1 + draws)]
+    except UsageError:  # get_inputs() takes no such outcomes
+        return False
+    return all(agrees_on(problem, args, weights, distribution) for args in drawn)
+
+
+def agrees_on(
+    problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor], distribution: str = "standard"
+) -> bool:
+    """Whether the file runs, gives finite outputs and is near fp64, but for elements that lie beside a step."""
+    try:
+        native, exact = problem.reference(args, weights), problem.oracle(args, weights)
+    except UsageError:  # the file itself takes no such values
+        return False
+    floating = [opened(t) for t in (*native, *exact) if t.is_floating_point()]
+    if not all(bool(t.isfinite().all()) for t in floating):
+        return False
+    limit = limit_of((*args, *weights.values(), *native), problem.inside)
+    if astray(native, exact, limit) is None:
+        return True
+    bits = _NOISY if limit <= AGREE else 3 - round(math.log2(limit))  # the limit is eight steps of a half type
+    key = ("tried", problem.file.hash, distribution, str([tuple(out.shape) for out in exact]))
+    flips = Flips(
+        lambda turn: noisy(problem, args, weights, bits, turn),
+        lambda: jumps(problem, distribution, key),
+        exact,
+        lambda: [
+            limit / 16 * opened(out).abs().max() if out.is_floating_point() and out.numel() else None for out in exact
+        ],
+    )
+    right = [flips.nearest(index, own) for index, own in enumerate(native)]
+    return astray(right, exact, limit) is None and not too_many(native, right)

@@ -1,0 +1,356 @@
+"""Which other inputs and weights a problem file takes: each distribution is tried on a miniature of it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
+from kerneleval.tasks.formats.agreement import agrees, agrees_on, limit_changes, selects_among_equals
+from kerneleval.tasks.formats.changes import Vary
+from kerneleval.tasks.formats.kin import kin
+from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
+from kerneleval.tasks.formats.outcomes import MOST, Way
+from kerneleval.tasks.formats.redrawn import different
+from kerneleval.tasks.formats.soundness import depends
+from kerneleval.tasks.formats.survey import Survey
+from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
+from kerneleval.tasks.formats.sweep import shrink
+from kerneleval.tasks.formats.traits import Doubling, is_inexact, same_bits
+
+_TRIED_BYTES = 64 << 20
+
+_TRIED_FLOPS = 1_000_000_000
+"""A miniature that takes more is not tried: where the file fixes its widths in the code of its layers."""
+
+_TRIED = ("sorted", "skewed", "redrawn", "far_mean", "long_memory")
+"""Distributions that no file has that was not tried."""
+
+_REDRAWN = (1, 2)
+"""Draws in which a file must take another argument than its own."""
+
+_PARTLY: Way = "partly"
+
+_SKEWED: tuple[Way, ...] = ("whole", _PARTLY)
+"""Ways in which draws of integers and masks are tried, in order."""
+
+_QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
+"""Operations, and operators, of a miniature that may be run dozens of times."""
+
+_OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
+
+_KNOWN = ("skewed", "far", "slow", "gates", "kin", "twice")
+"""What of a :class:`Safe` are parameters of :class:`ModuleProblem`, and attributes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Safe:
+    """How a problem's inputs and weights may be changed, so that it is still defined."""
+
+    distributions: tuple[str, ...] = ()
+    """Those beyond the file's own."""
+    fell_out: tuple[str, ...] = ()
+    """Others that the file might have had."""
+    unsigned: frozenset[str] = frozenset()
+    kept: frozenset[int] | None = None
+    vary: Vary = "freely"
+    vary_weights: Vary = "freely"
+    bounded: bool = True
+    """All five in :attr:`options`."""
+    same: tuple[str, ...] = ()
+    """Tensor arguments that come out the same in every draw, by name: nothing else is known to be valid, or the file
+    takes nothing else, or gives the same outputs then."""
+    skewed: Mapping[int, Way] = field(default_factory=dict)
+    far: float = FAR_MEANS[0]
+    slow: Slow | None = None
+    gates: frozenset[int] = frozenset()
+    kin: frozenset[int] = frozenset()
+    twice: Mapping[int | str, Doubling] = field(default_factory=dict)
+    """All six for :class:`ModuleProblem` as well."""
+    decays: bool = False
+    """Whether there are gates, or a recurrence makes decays of its own input."""
+    tame: tuple[str, ...] = ()
+    """Integers and masks, by name, that come as the file draws them alone."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For :class:`ModuleProblem`."""
+        return {name: getattr(self, name) for name in _OPTIONS}
+
+
+def safe_distributions(surveys: Surveys) -> Safe:
+    """Distributions beyond the file's own at which the problem is still defined.
+
+    A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
+    finite and near fp64. Where no miniature is small, all are given: the judge finds out on its device
+    (``BoundCase.expect``). Raises UsageError: its own inputs cannot be judged.
+    """
+    dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS)
+    made = surveys.at(dims)
+    offered = [name for name in DISTRIBUTIONS if _may_have(made, name)]
+    if made.bytes > _TRIED_BYTES or made.flops > _TRIED_FLOPS:
+        if made.operators & _ASSERTING:  # not tried on a GPU, where this would end the judge
+            return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
+        return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
+    problem = ModuleProblem(surveys.file, dims, "cpu")
+    problem.kept, problem.twice = problem.traits.frozen, problem.find_twice()
+    limit_changes(problem)
+    problem.reference(problem.inputs(1, "standard"), problem.weights(0))
+    same = _redraw(problem)
+    if problem.kept == problem.traits.frozen:
+        offered.remove("redrawn")
+    if "sorted" in offered and not _reorders(problem):
+        offered.remove("sorted")
+    tame = _skew(problem, made)
+    if not problem.skewed:
+        offered.remove("skewed")
+    if problem.inside is not None and "far_mean" in offered:
+        offered.remove("far_mean")  # half types have too few digits for it
+    decays = False
+    if _is_quick(made):
+        drawn = problem.inputs(1), problem.weights(0)
+        problem.gates = gates(problem.oracle, *drawn)
+        decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
+        offered = [name for name in offered if name != "large_scale" or not decays]
+    if "long_memory" in offered:
+        problem.slow = _slow(problem) if _is_quick(made) else None
+        offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
+    found = [name for name in offered if _defined(problem, name)]
+    if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
+        found.remove("large_scale")
+    if problem.traits.frozen and "redrawn" not in found:  # each argument alone was taken, and not all of them
+        problem.kept = problem.traits.frozen
+        same = _unchanging(problem)
+    return Safe(
+        distributions=tuple(found),
+        fell_out=tuple(name for name in offered if name not in found),
+        **{name: getattr(problem, name) for name in (*_OPTIONS, *_KNOWN)},
+        decays=decays or bool(problem.gates),
+        same=tuple(made.arguments[index].name for index in same),
+        tame=tuple(made.arguments[index].name for index in tame),
+    )
+
+
+_ASSERTING = frozenset(("binary_cross_entropy", "bernoulli", "multinomial", "_assert_async"))
+"""Operators that assert in their kernels what their numbers are."""
+
+_CHOICES = frozenset(
+    ("topk", "sort", "argsort", "kthvalue", "argmax", "argmin", "nonzero", "bincount", "_unique2", "unique_dim",
+     "unique_consecutive", "index_add", "index_put", "scatter", "scatter_add", "scatter_reduce")
+)  # fmt: skip
+"""Operators that send rows to places by what they are: nearly all may go to one."""
+
+_STEPS = frozenset(("round", "floor", "ceil", "trunc", "sign", "bucketize", "searchsorted", "histc"))
+"""Others whose outputs jump. Tiny inputs, beside which rounding is large, decide nothing there."""
+
+_ORDERS = frozenset(("median", "nanmedian", "mode", "cummax", "cummin", "searchsorted"))
+"""Beside :data:`_CHOICES`, operators whose kernels may do otherwise where large numbers lie side by side."""
+
+_EXTREMES = frozenset(("max", "min", "cummax", "cummin"))
+
+_SORTS = frozenset(("sort", "argsort"))
+
+_POSITIONS = _EXTREMES | frozenset(
+    ("topk", "sort", "argsort", "kthvalue", "argmax", "argmin", "median", "nanmedian", "mode", "multinomial")
+)
+"""Operators that give positions, of which any is right where numbers are equal, as in rows that are masked whole."""
+
+_WRITERS = frozenset(("scatter", "index_put", "_unsafe_index_put", "index_copy", "put"))
+"""Operators that may write each place once, and say nothing of which of two writes counts."""
+
+_PICKS = frozenset(("index", "gather", "index_select", "take", "embedding"))
+"""Operators that pick elements by places."""
+
+_EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10"))
+"""Operators that an epsilon may stand before, beside norms. Elsewhere tiny inputs would tell no more than that
+``exp(x) - 1`` is no ``expm1(x)``."""
+
+_COMPARISONS = frozenset(
+    ("gt", "ge", "lt", "le", "eq", "ne", "sgn", "heaviside", "max", "amax", "log1p", "xlogy", "special_entr",
+     "special_xlog1py")
+)  # fmt: skip
+"""Beside steps and what has an epsilon, operators for which 0, or the end of the range, is a number of its own."""
+
+_CENTRED = re.compile(r"(batch|layer|group|instance)_norm|^(var|std)(_mean)?$|^(_batch_norm|cov|cdist|_cdist)|pairwise")
+
+_DIFFERENCES = frozenset(("sub", "rsub", "addcdiv", "lerp"))
+
+_SUMS = frozenset(("sum", "mean", "linalg_vector_norm", "norm"))
+"""Operators that take a mean off, and those that together may: a mean far from 0 cancels there."""
+
+
+def _may_have(made: Survey, distribution: str) -> bool:
+    """Whether a distribution may tell anything about a problem, by its inputs and the operators that it runs."""
+    operators = {name if name.startswith("_") else name.rstrip("_") for name in made.operators}
+    ranks = [len(a.shape) for a in made.arguments if isinstance(a, TensorSpec) and a.role == "data"]
+    if distribution == "tiny_scale":
+        epsilon = bool(operators & _EPSILONS) or any("norm" in name for name in operators)
+        return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
+    if distribution == "padded":
+        told = operators & (_EPSILONS | _STEPS | _COMPARISONS) or any("norm" in name for name in operators)
+        return bool(ranks) and bool(told) and not _tells_equals_apart(made, operators)
+    if distribution == "sorted":
+        return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
+    if distribution == "far_mean":
+        wide = [a for a in made.arguments if isinstance(a, TensorSpec) and "float" in a.dtype and DTYPES[a.dtype] >= 4]
+        centred = any(_CENTRED.search(name) for name in operators)
+        return bool(wide) and (centred or bool(operators & _SUMS and operators & _DIFFERENCES))
+    if distribution == "alike":
+        return max(ranks, default=0) > 1 and bool(operators & _CHOICES)
+    return distribution != "trained" or made.trainable
+
+
+def _tells_equals_apart(made: Survey, operators: set[str]) -> bool:
+    """Whether outputs may hang on the place of one of several equal numbers: any of them is right."""
+    used = any(_whole(out) for out in made.outputs) or bool(_PICKS & operators)
+    pools = ("max_pool", "adaptive_max_pool", "fractional_max_pool")
+    extremes = bool(_EXTREMES & operators) or any(name.startswith(pools) for name in operators)
+    return bool((_CHOICES | _POSITIONS - _EXTREMES) & operators) or (used and extremes)
+
+
+def _redraw(problem: ModuleProblem) -> list[int]:
+    """Have ``problem.kept`` hold every argument that ``redrawn`` is to leave alone, and ``problem.kin`` those of which
+    one follows from another; the positions of those that come out the same in every draw then.
+    """
+    frozen, weights = problem.traits.frozen, problem.weights(0)
+    drawn = problem.outcome(1, lambda number: None)[0]
+    problem.kin = kin({index: drawn[index] for index in sorted(frozen)})
+    plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
+
+    @functools.cache
+    def own(seed: int) -> tuple[torch.Tensor, ...]:
+        return problem.oracle(plain[seed], weights)
+
+    def takes(index: int, seed: int) -> bool:
+        """Whether the file takes another such argument, and gives other outputs of the same form for it."""
+        args = problem.inputs(seed, "redrawn")
+        if same_bits(args[index], plain[seed][index]) or not agrees_on(problem, args, weights):
+            return False
+        native, exact = problem.reference(args, weights), problem.oracle(args, weights)
+        if [out.shape for out in exact] != [out.shape for out in own(seed)]:
+            return False
+        whole = [(a, b) for a, b in zip(native, exact, strict=True) if not a.is_floating_point() and not a.is_complex()]
+        changed = any(depends(a, b) for a, b in zip(own(seed), exact, strict=True))
+        return changed and all(torch.equal(a, b) for a, b in whole)
+
+    found = set[int]()
+    alone = [frozenset((index,)) for index in sorted(frozen - problem.kin)]
+    for group in (*alone, problem.kin):
+        problem.kept = frozen - group
+        if group and all(takes(min(group), seed) for seed in _REDRAWN):
+            found |= group
+    problem.kept = frozen - found
+    return _unchanging(problem)
+
+
+def _unchanging(problem: ModuleProblem) -> list[int]:
+    """Positions of the arguments that ``redrawn`` leaves alone and that come out the same in every draw."""
+    first, last = (problem.inputs(seed) for seed in _REDRAWN)
+    return sorted(index for index in problem.kept or () if same_bits(first[index], last[index]))
+
+
+def _reorders(problem: ModuleProblem) -> bool:
+    """Whether other orders of what the file draws change an argument."""
+    try:
+        return bool(_changed(problem.inputs(1), problem.inputs(1, "sorted")))
+    except UsageError:  # the file takes no such numbers
+        return True
+
+
+def _changed(ones: Sequence[Any], others: Sequence[Any]) -> list[int]:
+    """Positions of the tensors that differ."""
+    pairs = enumerate(zip(ones, others, strict=True))
+    return [i for i, (a, b) in pairs if isinstance(a, torch.Tensor) and not same_bits(a, b)]
+
+
+def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
+    """Have ``problem.skewed`` say which draws make integers and masks alone, and how far the file takes them at the
+    ends of their range. The positions of the arguments of which it takes none.
+    """
+    if not problem.traits.labels and not any(isinstance(a, TensorSpec) and _whole(a) for a in made.arguments):
+        return []
+    operators = {name.rstrip("_") for name in made.operators}
+    returned = any(_whole(out) for out in made.outputs)
+    positions = _POSITIONS - _SORTS if made.stable else _POSITIONS
+    equal = bool(operators & (positions if returned else positions - _EXTREMES))
+    plain, count = problem.outcome(1, lambda number: None)
+    found, tame = dict[int, Way](), set[int]()
+    for number in range(min(count, MOST)):
+        try:
+            changed = _changed(plain, problem.outcome(1, {number: _PARTLY}.get)[0])
+        except UsageError:  # its sizes depend on them
+            continue
+        once = operators & _WRITERS and any(different(plain[i]) for i in changed)
+        if not changed or once or not all(_discrete(plain[i]) for i in changed):
+            continue
+        way = next((way for way in _SKEWED if not equal and _takes(problem, number, way)), None)
+        if way is None:
+            tame.update(changed)
+        else:
+            found[number] = way
+    problem.skewed = found
+    return sorted(tame)
+
+
+def _takes(problem: ModuleProblem, number: int, way: Way) -> bool:
+    """Whether the file takes one of its draws so, and gives the same whole numbers in fp64. Sets ``problem.skewed``."""
+    problem.skewed, weights = {number: way}, problem.weights(0)
+    for seed in _REDRAWN:
+        try:
+            args = problem.inputs(seed, "skewed")
+        except UsageError:
+            return False
+        if not agrees_on(problem, args, weights):
+            return False
+        pairs = zip(problem.reference(args, weights), problem.oracle(args, weights), strict=True)
+        if not all(is_inexact(a) or torch.equal(a, b) for a, b in pairs):
+            return False
+    return True
+
+
+def _whole(spec: TensorSpec) -> bool:
+    return "float" not in spec.dtype and "complex" not in spec.dtype
+
+
+def _discrete(tensor: torch.Tensor) -> bool:
+    """Whether it holds integers or flags, or is a floating mask of two values at most."""
+    return not is_inexact(tensor) or (tensor.is_floating_point() and len(tensor.unique()) <= 2)
+
+
+def _is_quick(made: Survey) -> bool:
+    return made.flops <= _QUICK_FLOPS and made.steps <= _QUICK_STEPS
+
+
+def _slow(problem: ModuleProblem) -> Slow | None:
+    """What makes the file remember, if it forgets."""
+    return slow(
+        problem.oracle,
+        problem.inputs(1),
+        problem.weights(0),
+        problem.parameters,
+        lambda args, weights: agrees_on(problem, args, weights),
+    )
+
+
+def _defined(problem: ModuleProblem, distribution: str) -> bool:
+    """Whether the problem is defined there, if need be with a positive factor (``problem.unsigned``), or at the smaller
+    of the far means (``problem.far``).
+    """
+    weights = problem.weights(1 if distribution == "trained" else 0, distribution)
+    if agrees(problem, weights, distribution):
+        return True
+    if distribution == "far_mean":
+        problem.far = FAR_MEANS[-1]
+        return agrees(problem, weights, distribution)
+    if distribution not in SIGNED:
+        return False
+    problem.unsigned |= {distribution}
+    if not agrees(problem, weights, distribution):
+        problem.unsigned -= {distribution}
+    return distribution in problem.unsigned

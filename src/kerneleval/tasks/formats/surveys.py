@@ -1,0 +1,153 @@
+"""What a problem file is at each of its sizes (``survey.py``), each found once, and whether it draws inputs there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kerneleval.records import Argument, TensorSpec, UsageError
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.survey import Survey, survey
+
+MINIATURE_BYTES, MINIATURE_FLOPS = 4 << 20, 200_000_000
+"""Bytes and operations up to which a problem is run to see what it does."""
+
+_MAX_PROBES = 150
+
+_MAX_STEPS = 300_000
+"""Operators dispatched over all probes of one file: recurrent models take tens of thousands a run."""
+
+_REAL_BYTES = 64 << 20
+"""Size up to which a problem that needs real tensors to be surveyed is tried at other sizes."""
+
+_WRITTEN_BYTES = 16 << 20
+"""Size of a file up to which it is drawn at every other size, where it writes integers out."""
+
+_LOW_DRAWS = 20
+"""Draws in which no integer may be 0 that is above it in the file."""
+
+
+class Surveys:
+    """Surveys of one file by its dims, each made once."""
+
+    def __init__(self, file: ProblemFile) -> None:
+        self.file = file
+        self._known: dict[tuple[tuple[str, int], ...], Survey | UsageError] = {}
+
+    def at(self, dims: Mapping[str, int]) -> Survey:
+        """The survey at these dims; raises UsageError where the file raises."""
+        key = tuple(sorted((self.file.sizes | dict(dims)).items()))
+        if key not in self._known:
+            try:
+                self._known[key] = survey(self.file, dims)
+            except UsageError as error:
+                self._known[key] = error
+        found = self._known[key]
+        if isinstance(found, UsageError):
+            raise found
+        return found
+
+    def probe(self, dims: Mapping[str, int]) -> Survey | None:
+        """The survey at these dims; None where the file raises, or once this file has had its share of tries."""
+        if len(self._known) > self._probes:
+            return None
+        try:
+            return self.at(dims)
+        except UsageError:
+            return None
+
+    def drawn(self, dims: Mapping[str, int]) -> Survey | None:
+        """The same; None too where a small file draws no such inputs, positions that it writes out lie outside of them,
+        or one batch is repeated for those of another input. Tensors without values take what real ones do not, as a
+        mask of another shape.
+        """
+        made = self.probe(dims)
+        if made is not None and self._is_spread(made):
+            return None
+        small = made is not None and made.bytes <= MINIATURE_BYTES and not made.real
+        if made is not None and (small or self._written):
+            try:
+                args = ModuleProblem(self.file, dims, "cpu").inputs(1)
+            except UsageError:
+                return None
+            return None if self._written and self._lie_outside(args) else made
+        return made
+
+    def _is_spread(self, made: Survey) -> bool:
+        """Whether the first dim of an input became 1, and that of another and of an output is still what all three
+        were: numbers that the file writes out for a batch of two. No candidate is asked for that.
+        """
+        base = self.at({})
+        pairs = [
+            (own.shape[0], other.shape[0])
+            for own, other in zip(base.arguments, made.arguments, strict=False)
+            if isinstance(own, TensorSpec) and isinstance(other, TensorSpec) and own.shape and other.shape
+        ]
+        stayed = {own for own, other in pairs if own == other}
+        outputs = zip(base.outputs, made.outputs, strict=False)
+        stayed &= {own.shape[0] for own, other in outputs if own.shape and own.shape[:1] == other.shape[:1]}
+        return any(other == 1 < own and own in stayed for own, other in pairs)
+
+    def is_lower(self, dims: Mapping[str, int]) -> bool:
+        """Whether integers that lie above 0 in a small file are 0 or less at these dims, as from ``T // 2`` on at 1."""
+        made, whole = self.at(dims), [i for i, spec in enumerate(self.at({}).arguments) if _is_index(spec)]
+        if (
+            not whole
+            or self.at({}).bytes > _WRITTEN_BYTES
+            or made.bytes > MINIATURE_BYTES
+            or len(self._own) <= whole[-1]
+        ):
+            return False
+        try:
+            ends = ModuleProblem(self.file, {}, "cpu").outcome(1, lambda number: "whole")[0]
+            above = [i for i in whole if self._own[i].numel() and min(int(self._own[i].min()), int(ends[i].min())) > 0]
+            problem = ModuleProblem(self.file, dims, "cpu")
+            draws = [problem.inputs(seed) for seed in range(_LOW_DRAWS if above else 0)]
+        except UsageError:
+            return True
+        return any(len(args) > i and args[i].numel() and int(args[i].min()) <= 0 for args in draws for i in above)
+
+    @functools.cached_property
+    def _own(self) -> list[Any]:
+        return ModuleProblem(self.file, {}, "cpu").inputs(1)
+
+    @functools.cached_property
+    def _written(self) -> list[int]:
+        """Positions of integer tensors that a small file draws alike under every seed."""
+        base = self.at({})
+        whole = [i for i, spec in enumerate(base.arguments) if _is_index(spec)]
+        if not whole or base.bytes > _WRITTEN_BYTES:
+            return []
+        frozen = ModuleProblem(self.file, {}, "cpu").traits.frozen
+        return [i for i in whole if i in frozen and self._own[i].numel() > 1]
+
+    def _lie_outside(self, args: Sequence[Any]) -> bool:
+        """Whether integers that are still the same may name places that a tensor has no more, or end where it ended.
+        The file does not say what is right for an end behind the last row, or for rows behind the last end. Also where
+        there are more inputs or fewer: which of them the integers name is not known.
+        """
+        if len(args) != len(self._own):
+            return True
+        both = zip(self._own, args, strict=True)
+        pairs = [(a, b) for a, b in both if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+        sizes = {pair for a, b in pairs for pair in zip(a.shape, b.shape, strict=False) if pair[0] != pair[1]}
+        ends = []
+        for own, other in ((self._own[i], args[i]) for i in self._written):
+            same = own[own == other] if own.shape == other.shape else own[:0]
+            ends += [int(same.max())] if same.numel() else []
+        return any(own >= end >= other for own, other in sizes for end in ends if end > 1)
+
+    @property
+    def _probes(self) -> int:
+        base = self.at({})
+        if base.real and base.bytes > _REAL_BYTES:
+            return 1
+        return max(8, min(_MAX_PROBES, _MAX_STEPS // max(base.steps, 1)))
+
+
+def _is_index(spec: Argument) -> bool:
+    return isinstance(spec, TensorSpec) and spec.role == "index"
