@@ -784,6 +784,46 @@ def test_places_hang_on_no_rounding() -> None:
     assert exactly("count", right, right, (), near=[right, torch.tensor([3, 9, 41, 7])]).allowed == 2
     nothing = torch.zeros(0, dtype=torch.int64)
     assert exactly("count", nothing, nothing, (), near=[nothing]).allowed == 0
+    scores = torch.eye(4)
+    right, other = scores.argmax(1), torch.tensor([0, 3, 2, 3])
+    assert not exactly("count", right, right, (scores,), near=[other]).either, "it reads what the reference reads"
+
+
+def test_places_in_what_is_computed_may_be_those_of_scores_as_near(tmp_path: Path) -> None:
+    """Of 27,675 tokens that were given the nearest of 256 codes, an honest kernel gave one another code as near."""
+    path = tmp_path / "problem.py"
+    path.write_text(
+        """import torch
+class Model(torch.nn.Module):
+    def forward(self, x, codes):
+        return ((x[:, None] - codes) ** 2).sum(-1).argmin(1)
+def get_inputs():
+    return [torch.randn(64, 8), torch.randn(12, 8)]
+def get_init_inputs():
+    return []
+"""
+    )
+    task = open_task(str(path))
+    assert task.build is not None
+    problem = task.build({}, "cpu")
+    case = Case(
+        task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous", distribution="standard"
+    )
+    bound = BoundCase(task, case, find_device("cpu"), tf32=False, problem=problem)
+    bound.weights = problem.weights(1, "standard")
+    x, codes = bound.arguments(3)
+    codes[2] = x[5] + 0.3
+    codes[9] = x[5] - 0.3  # as near to x[5]
+    right = bound.expect([x, codes], []).expectation
+    places = right.native[0]
+    assert int(places[5]) in (2, 9)
+    for place, passes in ((2, True), (9, True), (4, False)):
+        given = places.clone()
+        given[5] = place
+        assert isinstance(compare([given], right), Match) is passes
+    given = places.clone()
+    given[7] = (given[7] + 1) % 12
+    assert isinstance(compare([given], right), Mismatch)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,14 @@ def test_of_equal_integers_some_become_others(value, others):
         own = torch.full(shape, value)
         found = [redrawn(own, torch.Generator().manual_seed(seed)) for seed in range(40)]
         assert {int(n) for one in found for n in one.unique()} == others | ({value} if own.numel() > 1 else set())
-        assert all(0 < int((one != own).sum()) <= (own.numel() + 1) // 2 and one.dtype == own.dtype for one in found)
+        assert all(0 < int((one != own).sum()) < max(own.numel(), 2) and one.dtype == own.dtype for one in found)
+
+
+def test_zeros_become_segments():
+    for shape in ((40,), (3, 40), (2, 3, 4)):
+        for seed in range(20):
+            found = redrawn(torch.zeros(shape, dtype=torch.int64), torch.Generator().manual_seed(seed))
+            assert bool((found.diff(dim=-1) >= 0).all()) and found.unique().tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

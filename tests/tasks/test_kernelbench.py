@@ -486,6 +486,8 @@ def test_trained_weights_are_unlike_those_that_a_module_is_made_with(tmp_path):
 @pytest.mark.parametrize(
     ("expression", "structured"),
     [
+        ("(lambda x: x + x.mT + 1e-7 * torch.rand(7, 9, 9))(torch.randn(7, 9, 9))", True),  # as x @ x.mT is
+        ("(lambda x: x + x.mT + 1e-3 * torch.rand(7, 9, 9))(torch.randn(7, 9, 9))", False),
         ("torch.rand(n, n)", False),
         ("torch.rand(n, n).triu()", True),
         ("(lambda a: a + a.T)(torch.rand(n, n))", True),

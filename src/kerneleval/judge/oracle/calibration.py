@@ -452,8 +452,9 @@ def exactly(
         args: the arguments; indices select from the first floating tensor among them whose largest or smallest elements
             the oracle's select, along the dim in which its shape and the output's differ (the last one where several
             would do). Where they select from none, they are judged as ``count``.
-        near: what the oracle gives on inputs that are moved by a few roundings, for counts. It tells nothing where any
-            is off by more than one: those are places (of a largest element), for which no rounding of sums counts.
+        near: what the oracle gives on inputs that are moved by a few roundings, for counts. Where any is off by more
+            than one, those are places (of a largest element): each may be what one of them says, unless it is an
+            argument's element, of which no rounding decides; and no others count.
     """
     if kind == "index":
         selected = _source_of(oracle, args)
@@ -468,7 +469,9 @@ def exactly(
     if kind == "count":
         quantised = native.dtype in (torch.int8, torch.uint8)
         allowed, far = _allowed(oracle, native, near, numbers=quantised)
-        return Expected(kind=kind, oracle=oracle, native=native, allowed=allowed, far=far)
+        counted = quantised or all(_by_one(oracle, other) for other in near)
+        either = () if counted or _source_of(oracle, args) is not None else tuple(near)
+        return Expected(kind=kind, oracle=oracle, native=native, allowed=allowed, far=far, either=either)
     return Expected(kind=kind, oracle=oracle.to(native.dtype), native=native)
 
 

@@ -389,6 +389,9 @@ class Expected:
     """``index``: no element is selected twice along it."""
     allowed: int = 0
     """``count``: elements that may differ."""
+    either: tuple[torch.Tensor, ...] = ()
+    """``count``: what the oracle gives on inputs that are moved by a few roundings, where it is places: of two codes
+    that are as near, a kernel may name the one or the other."""
     law: Law | None = None
     """``random``: what its numbers are drawn by."""
     plain: torch.Tensor | None = None

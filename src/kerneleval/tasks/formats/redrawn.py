@@ -37,7 +37,8 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     of consecutive ones (positions). Sorted numbers of segments stay sorted, each in use. Other sorted integers from
     0 on may be offsets: their steps change places, so the last one and the longest part stay. All others are drawn from
     those of their line; where one number is negative, it marks what counts for nothing, and stays where it is. Of equal
-    integers (lengths, types, steps so far) some become others: zeros ones, ones two, and larger ones as small as half.
+    integers (lengths, types, steps so far) some become others: zeros ones, behind a place in their row, ones two, and
+    larger ones as small as half.
     """
     if not tensor.numel() or tensor.is_complex() or is_eight_bit(tensor):
         return None
@@ -68,7 +69,15 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
 
 
 def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator) -> torch.Tensor:
-    """Half of the elements, which all have this value, with others: at least one of them, and not all of several."""
+    """Some of the elements, which all have this value, with others: at least one of them, and not all of several. Of
+    zeros those behind a place in each row, as segments and types of tokens are.
+    """
+    if value == 0 and tensor.dim() and tensor.shape[-1] > 1:
+        rows = tensor.reshape(-1, tensor.shape[-1])
+        count, width = rows.shape
+        begins = torch.randint(width + 1, (count, 1), generator=generator, device=tensor.device)
+        begins[0] = torch.randint(1, width, (1,), generator=generator, device=tensor.device)
+        return (torch.arange(width, device=tensor.device) >= begins).to(tensor.dtype).view(tensor.shape)
     least, most = (value + 1, value + 1) if value < 2 else ((value + 1) // 2, value - 1)
     others = torch.randint(least, most + 1, tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
     places = torch.randperm(tensor.numel(), generator=generator, device=tensor.device).view(tensor.shape)

@@ -34,6 +34,9 @@ _ONE_IN = 8
 _START = 64
 """Elements: a storage offset is kept modulo this, which keeps its alignment."""
 
+_ALIKE = 16
+"""Roundings of the largest element by which two elements of a symmetric matrix may differ."""
+
 Doubling = Literal["halves", "pairs"]
 
 Samples = dict[int, torch.Tensor]
@@ -222,8 +225,11 @@ def _structured(tensor: torch.Tensor, values: torch.Tensor) -> bool:
     if tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
         return False
     matrix = tensor.reshape(-1, *tensor.shape[-2:])[0]
-    rows = matrix[:_ROWS].double()
-    return matrix.shape[0] == matrix.shape[1] and torch.equal(rows, matrix[:, :_ROWS].double().T)
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    rows, columns = matrix[:_ROWS].double(), matrix[:, :_ROWS].double().T
+    # a product with its own transpose is symmetric but for rounding, of sizes that are no multiples of a vector
+    return bool(((rows - columns).abs() <= _ALIKE * torch.finfo(tensor.dtype).eps * rows.abs().max()).all())
 
 
 def _normed(tensor: torch.Tensor) -> bool:
