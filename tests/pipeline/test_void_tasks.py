@@ -190,9 +190,8 @@ def test_cases_that_a_file_does_not_settle_are_left_out_of_verdict_and_scores(
     gone: set[str],
     why: str,
 ) -> None:
-    monkeypatch.setattr(
-        "kerneleval.tasks.formats.distributions._TRIED_FLOPS", -1
-    )  # as of a file that is too large to try
+    # as of a file that is too large to try
+    monkeypatch.setattr("kerneleval.tasks.formats.distributions._TRIED_FLOPS", -1)
     monkeypatch.chdir(tmp_path)
     Path("ref.py").write_text(LEFT_OUT.format(new="", forward=forward))
     name = open_task("ref.py").name

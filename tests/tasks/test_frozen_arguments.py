@@ -13,10 +13,10 @@ from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.redrawn import keep_in_order, redrawn
+from kerneleval.tasks.formats.redrawn import keep_in_order, redrawn, says_sizes
 from kerneleval.tasks.formats.surveys import Surveys
 from kerneleval.tasks.formats.sweep import variants
-from kerneleval.tasks.formats.traits import InputTraits, doubled, doubling
+from kerneleval.tasks.formats.traits import InputTraits, doubled, doubling, is_symmetric
 
 
 def write(folder: Path, forward: str, inputs: str, init: str = "pass", takes: str = "x, *more") -> Path:
@@ -141,6 +141,47 @@ def test_of_equal_integers_some_become_others(value, others):
         found = [redrawn(own, torch.Generator().manual_seed(seed)) for seed in range(40)]
         assert {int(n) for one in found for n in one.unique()} == others | ({value} if own.numel() > 1 else set())
         assert all(0 < int((one != own).sum()) < max(own.numel(), 2) and one.dtype == own.dtype for one in found)
+
+
+@pytest.mark.parametrize(
+    ("own", "beside"),
+    [
+        (torch.full((4,), 8), [torch.rand(4, 8, 6)]),  # the rows of a flattened batch
+        (torch.full((4,), 8), [torch.rand(32, 6)]),
+        (torch.tensor(20), [torch.tensor([20, 13, 7])]),  # the longest
+        (torch.tensor([40]), [torch.tensor([20, 13, 7])]),  # all of them
+        (torch.tensor(3), [torch.tensor([20, 13, 7])]),  # how many
+    ],
+)
+def test_integers_that_say_sizes_stay(own, beside):
+    assert says_sizes(own, [*beside, own]) and not says_sizes(own + 1 if own.numel() > 1 else own + 4, beside)
+
+
+def test_what_is_symmetric_stays_so_where_that_is_another():
+    distances = (torch.arange(9)[:, None] - torch.arange(9)).abs()
+    found = other(distances)
+    assert torch.equal(found, found.T) and not torch.equal(found, distances)
+    assert not torch.equal(other(torch.eye(12, dtype=torch.bool)), torch.eye(12, dtype=torch.bool))
+
+
+def test_odd_integers_are_left_alone():
+    assert other(torch.full((3,), 2**63 - 1)) is None
+    assert not is_symmetric(torch.zeros(0, 3, 3, dtype=torch.int64))
+
+
+def test_one_sign_is_given_where_the_file_takes_it(tmp_path):
+    """Quotients by a sum of what is left above 0 are not finite where nothing is."""
+    task = read(write(tmp_path, "r = x.relu()\nreturn r / r.sum()", "return [torch.randn(6, 50)]"))
+    assert "negative" in task.distributions
+    problem = task.build({}, "cpu")
+    for seed in range(30):
+        assert torch.equal(problem.inputs(seed, "negative")[0], -8 * problem.inputs(seed)[0])
+
+
+def test_halves_that_are_equal_by_chance_are_no_table(tmp_path):
+    inputs = "t = torch.rand(1, 4)\nif torch.initial_seed() == 0:\n    t[:, 2:] = t[:, :2]\nreturn [torch.randn(4), t]"
+    problem = made(tmp_path, "return x * more[0]", inputs)
+    assert doubling(problem.inputs(0)[1]) == "halves" and not problem.find_twice()
 
 
 def test_zeros_become_segments():
@@ -517,6 +558,8 @@ EDGES = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 2, 0, 0, 1, 3]])
         (torch.arange(9), torch.arange(9), False),
         (torch.ones(6, 20), torch.full((6,), 20), False),
         (BATCH, ORDER, False),
+        (torch.tensor([0, 5, 9, 20]), torch.tensor([0, 3, 11, 12]), False),  # offsets of queries and of keys
+        (torch.tensor([2, 0, 1, 3]), torch.tensor([30, 7, 9, 50]), False),
     ],
 )
 def test_what_follows_from_another_argument(one, other, related):

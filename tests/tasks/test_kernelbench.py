@@ -895,6 +895,11 @@ def test_a_state_is_no_longer_than_its_window(tmp_path):
         assert 1 not in widths and len(widths) > 1
 
 
+def test_complex_inputs_are_no_indices(tmp_path):
+    surveys = surveys_of(tmp_path, model("return x.abs()", inputs="[torch.randn(12, 40).to(torch.complex64)]"))
+    assert len(variants(surveys)) > 3
+
+
 def test_a_little_file_has_a_large_variant(tmp_path):
     """Of 40 x 100 numbers the first 64 rows, or 256 columns, were all that any case had."""
     text = model("return x.softmax(-1)", inputs="[torch.rand(rows, columns)]", top="rows = {}; columns = {}")

@@ -24,8 +24,8 @@ _NOISY = 19
 _BEYOND = (-1 / 16, 1 / 16)
 """Parts of themselves by which numbers change to see whether a file takes others than it draws."""
 
-_DRAWS = 4
-"""How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
+_DRAWS = {"outlier": 4, "padded": 4}
+"""How often inputs are drawn to see whether a problem is sound, where their signs or zeros matter."""
 
 
 def selects_among_equals(problem: ModuleProblem) -> bool:
@@ -90,7 +90,7 @@ def limit_changes(problem: ModuleProblem) -> None:
 
 def agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
     """Whether the file is near fp64 on inputs of a distribution; see :func:`agrees_on`."""
-    draws = _DRAWS if distribution in ("outlier", "padded") else 1
+    draws = _DRAWS.get(distribution, 1)
     try:
         drawn = [problem.inputs(seed, distribution) for seed in range(1, 1 + draws)]
     except UsageError:  # get_inputs() takes no such outcomes

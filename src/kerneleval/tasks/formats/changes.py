@@ -140,7 +140,7 @@ def _as_complex(parts: torch.Tensor) -> torch.Tensor:
 
 
 _BY_ITEM, _BELOW = 0.4, 0.6
-"""How often items have signs of their own, and how often a whole tensor is below 0."""
+"""How often items have signs of their own; and where they have not, how often the whole tensor is below 0."""
 
 
 def make_uneven(tensor: torch.Tensor, end: int, generator: torch.Generator) -> torch.Tensor:

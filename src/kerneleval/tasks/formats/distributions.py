@@ -44,9 +44,9 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 """Operations, and operators, of a miniature that may be run dozens of times."""
 
 _OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
-
-_KNOWN = ("skewed", "far", "slow", "gates", "kin", "twice")
-"""What of a :class:`Safe` are parameters of :class:`ModuleProblem`, and attributes."""
+"""Fields of :class:`Safe` that are parameters of :class:`ModuleProblem`."""
+_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "kin", "twice")
+"""Those that are attributes of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +70,10 @@ class Safe:
     far: float = FAR_MEANS[0]
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
+    sided: bool = True
     kin: frozenset[int] = frozenset()
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All six for :class:`ModuleProblem` as well."""
+    """All seven for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -80,8 +81,13 @@ class Safe:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For :class:`ModuleProblem`."""
+        """Parameters of :class:`ModuleProblem`."""
         return {name: getattr(self, name) for name in _OPTIONS}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of :class:`ModuleProblem`."""
+        return {name: getattr(self, name) for name in _ATTRIBUTES}
 
 
 def safe_distributions(surveys: Surveys) -> Safe:
@@ -130,7 +136,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     return Safe(
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
-        **{name: getattr(problem, name) for name in (*_OPTIONS, *_KNOWN)},
+        **{name: getattr(problem, name) for name in (*_OPTIONS, *_ATTRIBUTES)},
         decays=decays or bool(problem.gates),
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
@@ -340,13 +346,19 @@ def _slow(problem: ModuleProblem) -> Slow | None:
 
 def _defined(problem: ModuleProblem, distribution: str) -> bool:
     """Whether the problem is defined there, if need be with a positive factor (``problem.unsigned``), or at the smaller
-    of the far means (``problem.far``).
+    of the far means (``problem.far``), or with both signs in every tensor (``problem.sided``).
     """
     weights = problem.weights(1 if distribution == "trained" else 0, distribution)
+    if distribution == "negative":
+        problem.sided = False
+        problem.sided = all(agrees_on(problem, args, weights, distribution) for args in problem.of_one_sign(1))
     if agrees(problem, weights, distribution):
         return True
     if distribution == "far_mean":
         problem.far = FAR_MEANS[-1]
+        return agrees(problem, weights, distribution)
+    if distribution == "negative":
+        problem.sided = False
         return agrees(problem, weights, distribution)
     if distribution not in SIGNED:
         return False

@@ -100,8 +100,8 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
 
 def _built(file: ProblemFile, safe: Safe, dims: Mapping[str, int], device: str) -> ModuleProblem:
     problem = ModuleProblem(file, dims, device, **safe.options)
-    problem.skewed, problem.far, problem.slow, problem.gates = safe.skewed, safe.far, safe.slow, safe.gates
-    problem.kin, problem.twice = safe.kin, safe.twice
+    for name, value in safe.attributes.items():
+        setattr(problem, name, value)
     return problem
 
 

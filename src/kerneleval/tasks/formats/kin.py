@@ -13,7 +13,7 @@ import torch
 
 from kerneleval.tasks.formats.soundness import is_eight_bit
 
-_MOST = 1 << 22
+MOST = 1 << 22
 """The most elements that are looked at, and the largest number that is counted."""
 
 _ROWS = 4
@@ -24,7 +24,7 @@ def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
     """Positions of arguments of which one follows from another: it holds the counts, steps, sums or inverse order of
     another, or both have such in common, or they are one mask, or opposite ones. Equal integers alone are no kin.
     """
-    small = {index: own for index, own in owns.items() if own.numel() <= _MOST and _varies(own)}
+    small = {index: own for index, own in owns.items() if own.numel() <= MOST and _varies(own)}
     masks = {index for index, own in small.items() if _is_mask(own)}
     values = {index: own.reshape(-1).double() for index, own in small.items()}
     facts = {index: list(_facts(own, index in masks)) for index, own in small.items()}
@@ -63,9 +63,17 @@ def _facts(tensor: torch.Tensor, mask: bool) -> Iterator[torch.Tensor]:
     elif not tensor.is_floating_point():
         table = tensor.long().reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.long().reshape(1, -1)
         for row in (*(table if 1 < len(table) <= _ROWS else ()), table.reshape(-1)):
-            yield from (row.diff().double(), row.cumsum(0).double(), row.argsort().double())
-            if int(row.min()) >= 0 and int(row.max()) < _MOST:
+            yield from (row.diff().double(), row.cumsum(0).double())
+            if _is_order(row):
+                yield row.argsort().double()
+            if int(row.min()) >= 0 and int(row.max()) < MOST:
                 yield row.bincount().double()
+
+
+def _is_order(row: torch.Tensor) -> bool:
+    """Whether it holds the numbers from 0 on, each once, and not in order: places, of which there is an inverse."""
+    numbers = torch.arange(len(row), device=row.device)
+    return torch.equal(row.sort().values, numbers) and not torch.equal(row, numbers)
 
 
 def _tells(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ import copy
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
@@ -39,7 +39,7 @@ from kerneleval.tasks.formats.changes import (
 from kerneleval.tasks.formats.memory import Slow
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
-from kerneleval.tasks.formats.redrawn import adds_up, are_ones, keep_in_order, moved_together, redrawn
+from kerneleval.tasks.formats.redrawn import are_ones, keep_in_order, moved_together, redrawn, says_sizes
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 from kerneleval.tasks.formats.traits import (
@@ -177,6 +177,8 @@ class ModuleProblem:
         """Positions of arguments that hold decays (``memory.py``)."""
         self.twice: Mapping[int | str, Doubling] = {}
         """How rows of arguments, by position, and of buffers, by name, hold each number twice."""
+        self.sided = True
+        """Whether ``negative`` gives one tensor a single sign."""
         self.kin: frozenset[int] = frozenset()
         """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn, or
         change together."""
@@ -200,10 +202,9 @@ class ModuleProblem:
         ``long_memory`` is standard but for one argument or parameter (``memory.py``). ``trained`` is about weights.
         Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
         a factor, plain floats by one between 0.8 and 0.95. ``negative`` also gives the numbers of one tensor one sign.
-        ``outlier`` gives rows sizes of their own and elements
-        secret signs, and makes a few large, ``alike`` brings all rows near one of them, ``padded`` makes some elements
-        and rows 0, and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is
-        there.
+        ``outlier`` gives rows sizes of their own and elements secret signs, and makes a few large, ``alike`` brings all
+        rows near one of them, ``padded`` makes some elements and rows 0, and ``far_mean`` takes a tensor far from 0;
+        what elements depend on one another stays as it is there.
         Raises UsageError: get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
@@ -217,7 +218,7 @@ class ModuleProblem:
             owns = {index: args[index] for index in sorted(traits.frozen)}
             others = {index: own.clone() for index, own in owns.items()}
             free = owns.keys() - (self.kept or ())
-            for index in (i for i in sorted(free - self.kin) if not adds_up(owns[i], args)):
+            for index in (i for i in sorted(free - self.kin) if not says_sizes(owns[i], args)):
                 other = redrawn(owns[index], generator)
                 others[index] = others[index] if other is None else other
             alone = owns.keys() - self.kin
@@ -252,7 +253,8 @@ class ModuleProblem:
         traits = self.traits
         ends = itertools.cycle(torch.randperm(LAST, generator=generator, device=self.device).tolist())
         fixed = traits.labels | traits.normed | traits.rigid
-        sided = self._sided(args, next(ends)) if distribution == "negative" else -1
+        free = self._of_both_signs(args) if self.sided and distribution == "negative" else []
+        sided = free[next(ends) % len(free)] if free else -1
         for index, value in enumerate(args):
             if index in self.kin:
                 continue
@@ -280,13 +282,18 @@ class ModuleProblem:
                     made = far_from_zero(value, self.far) if far else make_uneven(value, next(ends), generator)
                     args[index] = made.abs() * value.sign() if index in traits.positive else made
 
-    def _sided(self, args: Sequence[Any], turn: int) -> int:
-        """Position of one of the tensors with numbers of both signs that may all have one; -1: there is none."""
+    def of_one_sign(self, seed: int) -> Iterator[list[Any]]:
+        """Arguments of ``negative``, while none has one sign there (:attr:`sided`): each has one in its turn."""
+        args = self.inputs(seed, "negative")
+        for index, sign in itertools.product(self._of_both_signs(args), (-1, 1)):
+            yield [*args[:index], sign * args[index].abs(), *args[index + 1 :]]
+
+    def _of_both_signs(self, args: Sequence[Any]) -> list[int]:
+        """Positions of the tensors with numbers of both signs that may all have one."""
         traits = self.traits
-        fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive
+        fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive | self.kin
         fixed |= traits.structured | traits.records | traits.ordered
-        free = [i for i, value in enumerate(args) if is_float(value) and i not in fixed and has_both_signs(value)]
-        return free[turn % len(free)] if free else -1
+        return [i for i, value in enumerate(args) if is_float(value) and i not in fixed and has_both_signs(value)]
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:
         factor = _SCALES[distribution]
@@ -385,8 +392,10 @@ class ModuleProblem:
     def find_twice(self) -> dict[int | str, Doubling]:
         """What :attr:`twice` is at these sizes."""
         buffers = {name: w for name, w in self._model.state_dict().items() if name not in self.parameters}
-        drawn = {i: value for i, value in enumerate(self._draw(0)) if isinstance(value, torch.Tensor)}
-        return {key: how for key, tensor in (drawn | buffers).items() if (how := doubling(tensor)) is not None}
+        drawn, other = (dict(enumerate(self._draw(seed))) for seed in (0, 1))
+        tables = {i: value for i, value in drawn.items() if isinstance(value, torch.Tensor) and not are_flags(value)}
+        found = {key: how for key, tensor in (tables | buffers).items() if (how := doubling(tensor)) is not None}
+        return {key: how for key, how in found.items() if key not in other or doubling(other[key]) == how}
 
     @functools.cached_property
     def padding(self) -> dict[str, torch.Tensor]:

@@ -7,16 +7,20 @@ dim), a permutation stays one, what is sorted stays sorted, and no value disappe
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 
 import torch
 
-from kerneleval.tasks.formats.kin import kin
+from kerneleval.tasks.formats.kin import MOST, kin
 from kerneleval.tasks.formats.soundness import is_eight_bit
 from kerneleval.tasks.formats.traits import is_symmetric
 
 _PIECE = 1 << 24
 """Elements of a mask drawn together."""
+
+_LARGE = 1 << 31
+"""Equal integers from here on mark something."""
 
 _MIXED = 0.5
 """Part of the elements that are drawn anew, beyond another order."""
@@ -56,7 +60,9 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
         return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)
     if low == high:
-        return _unequal(tensor, int(low), generator) if low >= 0 else None
+        return _unequal(tensor, int(low), generator) if 0 <= low < _LARGE else None
+    if is_symmetric(tensor):
+        return _relabelled(tensor, generator)
     longest = max(range(tensor.dim()), key=lambda dim: tensor.shape[dim])
     lines = tensor.movedim(longest, -1)
     steps = lines[..., 1:].long() - lines[..., :-1].long()
@@ -84,11 +90,17 @@ def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator) -> to
     return torch.where(places < (tensor.numel() + 1) // 2, others, tensor)
 
 
-def adds_up(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
-    """Whether several equal integers add up to a size of another argument: they may say how it is divided."""
-    if tensor.numel() < 2 or not _is_whole(tensor) or not bool((tensor == tensor.flatten()[0]).all()):
+def says_sizes(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
+    """Whether equal integers add up to a size of another argument, or to the product of its first ones, and may say how
+    it is divided; or a single one is the largest, the sum or the number of other integers.
+    """
+    if not tensor.numel() or not _is_whole(tensor) or not bool((tensor == tensor.flatten()[0]).all()):
         return False
-    return any(isinstance(one, torch.Tensor) and int(tensor.sum()) in one.shape for one in beside if one is not tensor)
+    total, others = int(tensor.sum()), [one for one in beside if isinstance(one, torch.Tensor) and one is not tensor]
+    if tensor.numel() > 1:
+        return any(total in (*one.shape, *itertools.accumulate(one.shape, operator.mul)) for one in others)
+    whole = [one for one in others if _is_whole(one) and one.numel()]
+    return any(total in (int(one.max()), int(one.max()) + 1, int(one.sum()), one.numel()) for one in whole)
 
 
 def keep_in_order(
@@ -139,7 +151,8 @@ def moved_together(owns: Mapping[int, torch.Tensor], generator: torch.Generator)
     for index, own in owns.items():
         if own.dim() == 2 and is_symmetric(own):
             moved[index] = moved[index].index_select(1, order)
-    return moved if kin(moved) == owns.keys() else {}
+    too_large = any(own.numel() > MOST for own in owns.values())  # the miniature has told
+    return moved if too_large or kin(moved) == owns.keys() else {}
 
 
 def _is_sorted(tensor: torch.Tensor) -> bool:
@@ -189,11 +202,10 @@ def are_ones(tensor: torch.Tensor) -> bool:
 def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each row in another order, and a part of it drawn anew, though not where every row has as many of each value, as
     in one-hot rows. At least one place of each value that a row has stays. What is symmetric, as the edges of a graph,
-    stays so: rows and columns change places alike.
+    stays so, where that makes another: rows and columns change places alike.
     """
-    if is_symmetric(tensor):
-        order = _order(tensor.shape[-1], generator)
-        return tensor.index_select(-1, order).index_select(-2, order)
+    if is_symmetric(tensor) and not torch.equal(tensor, moved := _relabelled(tensor, generator)):
+        return moved
     width = next(size for size in reversed(tensor.shape) if size > 1)
     table = tensor.reshape(-1, width)
     counts = torch.stack([(table == value).sum(-1) for value in values])
@@ -208,6 +220,12 @@ def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator
         drawn = torch.randint(len(values), rows.shape, generator=generator, device=rows.device)
         pieces.append(torch.where(free, values[drawn], mixed))
     return torch.cat(pieces).view(tensor.shape)
+
+
+def _relabelled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Square matrices with their rows and columns in another order, the same one for both."""
+    order = _order(tensor.shape[-1], generator)
+    return tensor.index_select(-1, order).index_select(-2, order)
 
 
 def _segments(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:

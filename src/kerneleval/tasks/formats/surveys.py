@@ -150,4 +150,4 @@ class Surveys:
 
 
 def _is_index(spec: Argument) -> bool:
-    return isinstance(spec, TensorSpec) and spec.role == "index"
+    return isinstance(spec, TensorSpec) and spec.role == "index" and "complex" not in spec.dtype

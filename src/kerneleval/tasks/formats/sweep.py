@@ -223,18 +223,17 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     single = random.Random(digest(file.text, str(suite_seed), "single")).sample(varied, (len(varied) + 1) // 2)
     if not chosen.add("tiny", [(unit, _one if unit in single else _tiny) for unit in varied]):
         chosen.add("tiny", [(unit, _tiny) for unit in varied])
+    second = len(single) < len(varied) and chosen.add("tiny", [(u, _tiny if u in single else _one) for u in varied])
     for larger, smaller in _STRETCHES:
         never = [unit for unit in varied if all(dims[unit.names[0]] <= unit.value for _, dims in chosen.found)]
         for long in _choices(never, (len(varied) + 1) // 2, rng):
             changes = [*((u, smaller) for u in varied if u not in long), *((u, larger) for u in long)]
             if chosen.add("rectangular", changes):
                 break
-    if len(chosen.found) < _FEW:
+    if len(chosen.found) < _FEW + second:
         chosen.add("non_power_of_two", [(unit, _odd) for unit in varied])
     if surveys.at({}).bytes <= _LITTLE_BYTES:
         chosen.add("large", [(unit, _several) for unit in varied])
-    if len(single) < len(varied):
-        chosen.add("tiny", [(unit, _tiny if unit in single else _one) for unit in varied])
     return tuple(chosen.found)
 
 
@@ -290,16 +289,16 @@ def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[in
 
 def _may_be_one(surveys: Surveys, dims: Mapping[str, int], unit: Unit, made: Survey) -> bool:
     """Whether a unit may be 1 beside these dims, and beside the file's own, where ``x[-0:]`` is longest."""
-    return _is_size(surveys, dims, unit, made) and _is_size(surveys, {}, unit, surveys.probe(unit.at(1)))
+    alone = surveys.probe(unit.at(1))
+    return alone is not None and _is_size(surveys, dims, unit, made) and _is_size(surveys, {}, unit, alone)
 
 
 def _is_size(surveys: Surveys, dims: Mapping[str, int], unit: Unit, single: Survey | None = None) -> bool:
-    """Whether a unit may be 1, where the problem is ``single``: it runs at another number, with no fewer dims and none
-    smaller; at an odd one, if the file has more than 3. What runs at 1 alone may be repeated, or halved to
-    nothing; and ``x[-0:]`` is all of it, where one less than the unit is asked for. A dim of 1 that is dropped
-    (``squeeze``) may be multiplied with another.
+    """Whether a unit may be 1, where the problem is ``single``. It must run at another number too, as what is repeated
+    or halved at 1 need not: at 3, or where the file has so few, at the next that goes (2 of 8 heads become 4). No shape
+    may be larger at 1 than there: ``x[-(n - 1):]`` is all of ``x`` at 1. And no ``squeeze()`` may drop the dim.
     """
-    tries = (3,) if unit.value > 3 else tuple(v for v in (3, 4, 5, 6) if v != unit.value)  # not 3 of 8 heads
+    tries = (3,) if unit.value > 3 else tuple(v for v in (3, 4, 5, 6) if v != unit.value)
     other = next((made for v in tries if (made := surveys.probe({**dims, **unit.at(v)})) is not None), None)
     if other is None or _squeezes(surveys.file.tree):
         return False

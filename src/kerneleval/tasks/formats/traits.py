@@ -197,7 +197,7 @@ def _twins(tensor: torch.Tensor, how: Doubling) -> tuple[torch.Tensor, torch.Ten
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
     """Whether it holds square matrices that are symmetric, and not all of one number."""
-    square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] > 1
+    square = tensor.dim() > 1 and tensor.numel() > 0 and tensor.shape[-1] == tensor.shape[-2] > 1
     return square and torch.equal(tensor, tensor.mT) and bool((tensor != tensor.reshape(-1)[0]).any())
 
 
