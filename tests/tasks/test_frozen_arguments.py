@@ -184,6 +184,29 @@ def test_halves_that_are_equal_by_chance_are_no_table(tmp_path):
     assert doubling(problem.inputs(0)[1]) == "halves" and not problem.find_twice()
 
 
+@pytest.mark.parametrize(
+    ("inputs", "related"),
+    [
+        ("x = torch.randn(8, 20)\nreturn [x, torch.randn(20), x.mean(1), x.var(1).rsqrt()]", {0, 2, 3}),
+        ("q, k = torch.randn(8, 4), torch.randn(8, 4)\nreturn [q, k, (q @ k.T).logsumexp(1)]", {0, 1, 2}),
+        ("x = torch.randn(8, 20) * 0.1\nreturn [x, torch.randn(8, 20) * 0.1, torch.rand(20) + 1]", set()),
+        ("return list(torch.randn(3, 8, 20).unbind(0))", set()),
+        ("x = torch.randn(8, 20)\nreturn [x[:, :9].contiguous(), x[:, 9:].clone()]", set()),
+        ("x = torch.randn(8, 20)\nreturn [x, (x > 0).long()]", set()),
+        ("x = torch.randn(30, 20)\nreturn [x, x[torch.randperm(30)[:7]].clone()]", set()),
+        ("a = torch.randn(8, 20)\na.mul_(2)\nreturn [a, torch.arange(20.0)]", set()),
+    ],
+)
+def test_arguments_that_follow_from_others_are_seen(tmp_path, inputs, related):
+    """Mean and deviation beside their row were changed alone, and a kernel that computes them was rejected."""
+    task = read(write(tmp_path, "return x + sum(m.sum() for m in more)", inputs))
+    problem = task.build({}, "cpu")
+    assert problem.related == related
+    for distribution in task.distributions:
+        own, now = problem.inputs(5), problem.inputs(5, distribution)
+        assert all(torch.equal(own[i], now[i]) for i in related)
+
+
 def test_zeros_become_segments():
     for shape in ((40,), (3, 40), (2, 3, 4)):
         for seed in range(20):

@@ -11,7 +11,7 @@ import functools
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -139,6 +139,8 @@ class Repeats:
         where that is enough for the old outputs to be wrong, else most of them. Where the old outputs stay right
         whatever moves (a sum of all elements), it is a call drawn anew.
         """
+        if bound.problem is not None and bound.problem.related:  # what follows from another argument would not any more
+            return bound.draw(new_secret())
         placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
         integers = not self._calls.task.module  # of a module problem's the meaning is not known
         moving = {id(t) for t, slot in placed if (integers or t.is_floating_point()) and _free(t, slot)}
@@ -213,7 +215,8 @@ class Repeats:
             for place, value in enumerate(values)
             if isinstance(value, torch.Tensor) or (isinstance(value, float) and value != others[place])
         ]
-        groups = drawn_together(values, free) if calls.task.module else [[place] for place in free]
+        related = bound.problem.related if bound.problem is not None else frozenset[int]()
+        groups = drawn_together(values, free, related) if calls.task.module else [[place] for place in free]
         if len(groups) < 2:
             self._alone.add(kind)
             return None
@@ -247,13 +250,17 @@ class Repeats:
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
 
 
-def drawn_together(values: Sequence[Any], places: Sequence[int]) -> list[list[int]]:
+def drawn_together(
+    values: Sequence[Any], places: Sequence[int], related: Collection[int] = frozenset()
+) -> list[list[int]]:
     """Places of a problem file's arguments, each alone but for integers and flags: the lengths of one draw and the page
-    table of another would name pages that are none.
+    table of another would name pages that are none. And but for those that are ``related``.
     """
     tensors = [place for place in places if isinstance(values[place], torch.Tensor)]
     whole = [place for place in tensors if not (values[place].is_floating_point() or values[place].is_complex())]
-    return [[place] for place in places if place not in whole] + ([whole] if whole else [])
+    kin = [place for place in places if place in related]
+    alone = [[place] for place in places if place not in whole and place not in kin]
+    return alone + [group for group in (kin, [place for place in whole if place not in kin]) if group]
 
 
 def shuffled_calls(two: Sequence[Any], count: int = _MANY) -> list[Any]:

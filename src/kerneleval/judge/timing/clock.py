@@ -122,6 +122,8 @@ class TimedCell:
     gradient_alone: bool = False
     """Whether the candidate has an entry point for gradients: then the baseline's forward calls are made before the
     clock starts. Else forward calls are in both times."""
+    anew: bool = False
+    """Whether every call is drawn anew before every window, because arguments follow from one another."""
     energy: bool = False
     """Whether the energy of a call is measured, in the tiers that do, where the device counts it; never of a gradient
     alone, whose graph cannot be gone through again and again."""
@@ -214,7 +216,7 @@ def _sized(
         if count == most or (filled >= effort.window_ns / 2 and not known):
             if not known:
                 pair.twins(buffer)
-            anew = count <= _DISTINCT or count * drawing_ns <= first[1].elapsed_ns
+            anew = cell.anew or count <= _DISTINCT or count * drawing_ns <= first[1].elapsed_ns
             buffer.source = cell.draw if anew else None
             return buffer
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))

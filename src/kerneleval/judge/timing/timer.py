@@ -332,6 +332,7 @@ class Timer:
             pace_ns=paces.get((case, "call"), 0.0),
             recorded_pace_ns=paces.get((case, "device"), 0.0),
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
+            anew=bound.problem is not None and bool(bound.problem.related),
             # its passes would compute on what earlier ones left
             energy=not (calls.task.in_place or any(slot.written for slot in known.call_layout.slots)),
         )

@@ -22,7 +22,7 @@ from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
 from kerneleval.tasks.formats.sweep import shrink
-from kerneleval.tasks.formats.traits import Doubling, is_inexact, same_bits
+from kerneleval.tasks.formats.traits import Doubling, is_float, is_inexact, same_bits
 
 _TRIED_BYTES = 64 << 20
 
@@ -31,6 +31,9 @@ _TRIED_FLOPS = 1_000_000_000
 
 _TRIED = ("sorted", "skewed", "redrawn", "far_mean", "long_memory")
 """Distributions that no file has that was not tried."""
+
+_OF_DRAWS = ("sorted", "skewed", "redrawn", "long_memory", "trained")
+"""Those that leave floating arguments as ``get_inputs()`` gives them, or change what it draws."""
 
 _REDRAWN = (1, 2)
 """Draws in which a file must take another argument than its own."""
@@ -45,7 +48,7 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 
 _OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
 """Fields of :class:`Safe` that are parameters of :class:`ModuleProblem`."""
-_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "kin", "twice")
+_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "related", "kin", "twice")
 """Those that are attributes of it."""
 
 
@@ -71,9 +74,10 @@ class Safe:
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
     sided: bool = True
+    related: frozenset[int] = frozenset()
     kin: frozenset[int] = frozenset()
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All seven for :class:`ModuleProblem` as well."""
+    """All eight for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -105,7 +109,9 @@ def safe_distributions(surveys: Surveys) -> Safe:
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
-    problem.kept, problem.twice = problem.traits.frozen, problem.find_twice()
+    problem.kept, problem.twice, problem.related = problem.traits.frozen, problem.find_twice(), problem.find_related()
+    if problem.related and not any(is_float(a) and i not in problem.related for i, a in enumerate(problem.inputs(1))):
+        offered = [name for name in offered if name in _OF_DRAWS]
     limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)

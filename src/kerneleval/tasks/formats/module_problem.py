@@ -37,6 +37,7 @@ from kerneleval.tasks.formats.changes import (
     with_padding,
 )
 from kerneleval.tasks.formats.memory import Slow
+from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import are_ones, keep_in_order, moved_together, redrawn, says_sizes
@@ -179,6 +180,8 @@ class ModuleProblem:
         """How rows of arguments, by position, and of buffers, by name, hold each number twice."""
         self.sided = True
         """Whether ``negative`` gives one tensor a single sign."""
+        self.related: frozenset[int] = frozenset()
+        """Positions of floating arguments of which one follows from another (``origins.py``)."""
         self.kin: frozenset[int] = frozenset()
         """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn, or
         change together."""
@@ -256,7 +259,7 @@ class ModuleProblem:
         free = self._of_both_signs(args) if self.sided and distribution == "negative" else []
         sided = free[next(ends) % len(free)] if free else -1
         for index, value in enumerate(args):
-            if index in self.kin:
+            if index in self.kin | self.related:
                 continue
             if type(value) is float:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
@@ -291,7 +294,7 @@ class ModuleProblem:
     def _of_both_signs(self, args: Sequence[Any]) -> list[int]:
         """Positions of the tensors with numbers of both signs that may all have one."""
         traits = self.traits
-        fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive | self.kin
+        fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive | self.kin | self.related
         fixed |= traits.structured | traits.records | traits.ordered
         return [i for i, value in enumerate(args) if is_float(value) and i not in fixed and has_both_signs(value)]
 
@@ -388,6 +391,13 @@ class ModuleProblem:
         for name, rows in self.padding.items():
             weights[name][rows] = 0
         return weights
+
+    def find_related(self) -> frozenset[int]:
+        """What :attr:`related` is at these sizes."""
+        origins = Origins()
+        with origins:
+            values = self._draw(0)
+        return origins.related(values)
 
     def find_twice(self) -> dict[int | str, Doubling]:
         """What :attr:`twice` is at these sizes."""

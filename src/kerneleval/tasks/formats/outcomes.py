@@ -19,6 +19,9 @@ range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row i
 _FLOATING = frozenset(("rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "exponential_"))
 _WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_", "multinomial"))
 
+DRAWS = _FLOATING | _WHOLE | {"randperm", "normal", "poisson", "log_normal_", "cauchy_", "geometric_"}
+"""Operators that draw."""
+
 MOST = 32
 """Draws that are changed; a file that draws until it likes what it gets comes to its end."""
 
