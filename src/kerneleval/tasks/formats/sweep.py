@@ -32,7 +32,7 @@ GROWTH = 1.5
 """No variant takes more than this many times the bytes or operations of the file's own sizes, but for the large one of
 a little file."""
 
-_LITTLE_BYTES, _LARGE_BYTES, _LARGE_FLOPS, _LARGE_STEPS = 1 << 20, 16 << 20, 1_000_000_000, 5_000
+_LITTLE_BYTES, _LARGE_BYTES, _LARGE_FLOPS, _LARGE_STEPS = 1 << 20, 4 << 20, 200_000_000, 5_000
 """A file that takes no more bytes is little, and its large variant no more bytes, operations and operators than the
 others say: with sizes of 40 x 100 no block of 256 columns, nor of 64 rows, ever has a second one."""
 
