@@ -748,6 +748,19 @@ def test_the_native_reference_computes_with_as_many_threads_as_workers(monkeypat
     assert len(set(seen)) == 2
 
 
+def bound_file(path: Path) -> BoundCase:
+    """A problem file's own case."""
+    task = open_task(str(path))
+    assert task.build is not None
+    problem = task.build({}, "cpu")
+    case = Case(
+        task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous", distribution="standard"
+    )
+    bound = BoundCase(task, case, find_device("cpu"), tf32=False, problem=problem)
+    bound.weights = problem.weights(1, "standard")
+    return bound
+
+
 def test_integers_that_hang_on_a_rounding_may_be_off(tmp_path: Path) -> None:
     """A count of what lies above a mean was one too few in 1 of 750 calls of a kernel that sums in another order."""
     file = tmp_path / "above.py"
@@ -756,14 +769,7 @@ def test_integers_that_hang_on_a_rounding_may_be_off(tmp_path: Path) -> None:
         "        return (x > x.mean(1, keepdim=True)).sum(1)\n\n\n"
         "def get_inputs():\n    return [torch.rand(40, 65)]\n\n\ndef get_init_inputs():\n    return []\n"
     )
-    task = open_task(str(file))
-    assert task.build is not None
-    problem = task.build({}, "cpu")
-    case = Case(
-        task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous", distribution="standard"
-    )
-    bound = BoundCase(task, case, find_device("cpu"), tf32=False, problem=problem)
-    bound.weights = problem.weights(1, "standard")
+    bound = bound_file(file)
     x = torch.linspace(1, 2, 40 * 65).view(65, 40).t().contiguous()
     x[:, 0] = x[:, 1:].double().mean(1).float()  # the mean of its row; no other element is near to it
     x[7:, 0] = 0.0
@@ -803,14 +809,7 @@ def get_init_inputs():
     return []
 """
     )
-    task = open_task(str(path))
-    assert task.build is not None
-    problem = task.build({}, "cpu")
-    case = Case(
-        task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous", distribution="standard"
-    )
-    bound = BoundCase(task, case, find_device("cpu"), tf32=False, problem=problem)
-    bound.weights = problem.weights(1, "standard")
+    bound = bound_file(path)
     x, codes = bound.arguments(3)
     codes[2] = x[5] + 0.3
     codes[9] = x[5] - 0.3  # as near to x[5]
