@@ -194,6 +194,7 @@ def test_halves_that_are_equal_by_chance_are_no_table(tmp_path):
         ("x = torch.randn(8, 20)\nreturn [x[:, :9].contiguous(), x[:, 9:].clone()]", set()),
         ("x = torch.randn(8, 20)\nreturn [x, (x > 0).long()]", set()),
         ("x = torch.randn(30, 20)\nreturn [x, x[torch.randperm(30)[:7]].clone()]", set()),
+        ("f = torch.vmap(lambda row: row / row.norm())\nx = torch.randn(8, 20)\nreturn [x, f(x)]", {0, 1}),
         ("a = torch.randn(8, 20)\na.mul_(2)\nreturn [a, torch.arange(20.0)]", set()),
     ],
 )
@@ -205,6 +206,13 @@ def test_arguments_that_follow_from_others_are_seen(tmp_path, inputs, related):
     for distribution in task.distributions:
         own, now = problem.inputs(5), problem.inputs(5, distribution)
         assert all(torch.equal(own[i], now[i]) for i in related)
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_sparse_tensors_inside_leave_the_distributions(tmp_path, layout):
+    inputs = f"x = torch.randn(8, 20).{layout}()\nreturn [x.to_dense(), torch.rand(3)]"
+    task = read(write(tmp_path, "return x + more[0].sum()", inputs))
+    assert "large_scale" in task.distributions and not task.build({}, "cpu").related
 
 
 def test_zeros_become_segments():

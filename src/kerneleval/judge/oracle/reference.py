@@ -448,7 +448,9 @@ class _Runs:
                 named = positions(own, values, call.args, stable=stable) if call.problem is not None else None
                 if named is None and kind == "count" and not near:
                     near = _nudged(call)
-                found.append(named or exactly(kind, wide, own, call.args, near=[n[index] for n in near]))
+                one = named or exactly(kind, wide, own, call.args, near=[n[index] for n in near])
+                # a task of this library says what it counts or names, a file does not
+                found.append(one if call.problem is not None else replace(one, either=()))
                 continue
             count = self.independent[index]
             others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []

@@ -253,14 +253,15 @@ class Repeats:
 def drawn_together(
     values: Sequence[Any], places: Sequence[int], related: Collection[int] = frozenset()
 ) -> list[list[int]]:
-    """Places of a problem file's arguments, each alone but for integers and flags: the lengths of one draw and the page
-    table of another would name pages that are none. And but for those that are ``related``.
+    """Places of a problem file's arguments in groups that are drawn together: integers and flags, since the lengths of
+    one draw and the page table of another would name pages that are none; those that are ``related``, of which one
+    follows from another; and every other one alone.
     """
     tensors = [place for place in places if isinstance(values[place], torch.Tensor)]
     whole = [place for place in tensors if not (values[place].is_floating_point() or values[place].is_complex())]
-    kin = [place for place in places if place in related]
-    alone = [[place] for place in places if place not in whole and place not in kin]
-    return alone + [group for group in (kin, [place for place in whole if place not in kin]) if group]
+    together = [place for place in places if place in related]
+    alone = [[place] for place in places if place not in (*whole, *together)]
+    return alone + [group for group in (together, whole) if group]
 
 
 def shuffled_calls(two: Sequence[Any], count: int = _MANY) -> list[Any]:

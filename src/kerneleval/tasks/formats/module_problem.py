@@ -181,10 +181,10 @@ class ModuleProblem:
         self.sided = True
         """Whether ``negative`` gives one tensor a single sign."""
         self.related: frozenset[int] = frozenset()
-        """Positions of floating arguments of which one follows from another (``origins.py``)."""
+        """Positions of floating arguments of which ``get_inputs()`` computes one from another (``origins.py``)."""
         self.kin: frozenset[int] = frozenset()
-        """Positions of arguments of which one follows from another (``kin.py``): they stay as they are drawn, or
-        change together."""
+        """Positions of arguments that never vary and say one thing in two ways, by their values (``kin.py``): they stay
+        as they are, or change together."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,9 @@ _COPIES = frozenset(
 
 
 class Origins(TorchDispatchMode):
-    """Notes of every tensor that is made inside of which draws it is made, and whether it is computed from them."""
+    """While it is entered, notes for every tensor from which random draws it comes, and whether it was computed from
+    them or is drawn, copied or viewed.
+    """
 
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
@@ -38,14 +40,14 @@ class Origins(TorchDispatchMode):
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        given = [_memory(t) for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
+        given = [_memory(tensor) for tensor in _dense(args, kwargs)]
         draws = frozenset[int]().union(*(self._draws.get(place, frozenset()) for place in given))
         drawn = name in DRAWS
         if drawn:
             self._count += 1
             draws |= {self._count}
         same = drawn or func.is_view or name in _COPIES
-        for made in (t for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor)):
+        for made in _dense(out):
             place = _memory(made)
             self._kept.append(made)
             self._draws[place] = self._draws.get(place, frozenset()) | draws
@@ -54,8 +56,8 @@ class Origins(TorchDispatchMode):
         return out
 
     def related(self, values: Sequence[Any]) -> frozenset[int]:
-        """Positions of the floating tensors that are made of a draw of which another is made, too, and not both as it
-        came: parts of one draw are no kin. Nor are parts of one tensor.
+        """Positions of the floating tensors that share a draw with another one, where at least one of the two was
+        computed from it. Two parts of one draw do not follow from each other, nor do two parts of one tensor.
         """
         places = {i: _memory(value) for i, value in enumerate(values) if is_inexact(value)}
         found: set[int] = set()
@@ -64,6 +66,11 @@ class Origins(TorchDispatchMode):
             if a != b and {a, b} & self._computed and self._draws.get(a, frozenset()) & self._draws.get(b, frozenset()):
                 found |= {one, other}
         return frozenset(found)
+
+
+def _dense(*values: Any) -> list[torch.Tensor]:
+    """The tensors among them; of sparse ones it is not known where their numbers lie."""
+    return [t for t in tree_flatten(values)[0] if isinstance(t, torch.Tensor) and t.layout == torch.strided]
 
 
 def _memory(tensor: torch.Tensor) -> int:
