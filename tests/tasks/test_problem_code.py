@@ -285,6 +285,19 @@ def test_a_file_without_parameters_has_no_trained_inputs(tmp_path, init, said):
     assert ("trained" in task.distributions) == said
 
 
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_sparse_weights_are_refused_by_name(tmp_path, layout):
+    path = tmp_path / "problem.py"
+    init = f"self.register_buffer('a', torch.eye(8).{layout}())"
+    path.write_text(
+        f"import torch\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        {init}\n    def forward(self, x):\n        return torch.sparse.mm(self.a, x)\n"
+        "def get_inputs():\n    return [torch.rand(8, 20)]\ndef get_init_inputs():\n    return []\n"
+    )
+    with pytest.raises(UsageError, match="weight a of Model is sparse"):
+        read(path, sweep=True)
+
+
 @pytest.mark.parametrize(
     "code", ["torch.rand(4) + torch.zeros(4, device='cpu')", "torch.rand(4) * torch.from_numpy(numpy.ones(4))"]
 )

@@ -224,6 +224,12 @@ def build_model(
                 f"{file.path}: weight {name} of Model has no shape before the first call (a lazy module), so none can "
                 "be drawn for a candidate; write the size out, as nn.Linear(24, 32) instead of nn.LazyLinear(32)"
             )
+        for name, value in model.state_dict().items():
+            if value.layout != torch.strided:
+                raise UsageError(
+                    f"{file.path}: weight {name} of Model is sparse ({value.layout}), which is not judged: keep its "
+                    "indices and values as buffers of their own, and make the sparse tensor of them in forward"
+                )
         return model.to(device)
 
     return _made_on(device, file, "Model(...)", seed, build)
