@@ -473,7 +473,7 @@ def test_peak_memory_that_one_side_does_not_count_is_not_told(monkeypatch):
     assert _measured(_Timed(1e5), _Timed(1e5), tier="quick").memory == {}
 
 
-def _measured(candidate, baseline, *, tier, pace_ns=0.0, recorded_pace_ns=0.0):
+def _measured(candidate, baseline, *, tier, pace_ns=0.0, recorded_pace_ns=0.0, first=None):
     call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
     cell = clock.TimedCell(
         call=call,
@@ -483,6 +483,7 @@ def _measured(candidate, baseline, *, tier, pace_ns=0.0, recorded_pace_ns=0.0):
         arbiter=lambda timed: None,
         pace_ns=pace_ns,
         recorded_pace_ns=recorded_pace_ns,
+        first=first,
     )
     return clock.measure(
         candidate,
@@ -521,6 +522,38 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
     assert runs[0].samples.calls == runs[1].samples.calls
 
 
+class _Warmed(_Counted):
+    """... and of how many calls windows were of which nothing is taken."""
+
+    def __init__(self, call_ns):
+        super().__init__(call_ns)
+        self.warmed = []
+
+    def begin_warming(self, buffer, mode):
+        self.warmed.append(len(buffer.layout.calls))
+        return lambda: None
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "search"),
+    [(2e4, [100]), (2e6, [50, 10]), (2e7, [5, 1])],
+    ids=["as fast", "a hundred times as slow", "a thousand times as slow as the baseline"],
+)
+def test_a_baseline_that_has_made_these_calls_is_timed_in_quads_alone(call_ns, search, monkeypatch):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
+    monkeypatch.setattr(type(devices.find("cpu")), "pauses", False)
+    monkeypatch.setattr(type(devices.find("cpu")), "slow_wakes", True)
+    new = _Warmed(2e4)
+    first = _measured(_Counted(call_ns), new, tier="quick").first
+    candidate, baseline = _Counted(call_ns), _Warmed(2e4)
+    again = _measured(candidate, baseline, tier="quick", pace_ns=2e4, first=first)
+    timed = len(again.samples.candidate_ns)
+    assert candidate.counts == [1, *search, *[search[-1]] * timed]
+    assert (baseline.counts, baseline.warmed) == ([search[-1]] * timed, search)
+    assert not new.warmed, "whose pace is not known"
+
+
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])
 def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
     """Attentions of a dozen launches were 6 % off themselves where launches scatter."""
@@ -548,7 +581,7 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
     pair.prepare(alone.layout)
     bounds = TimedBounds(relative_rms=1.0, worst=1.0)
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=lambda timed: None)
-    buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone), 1, effort.max_calls)
+    buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone, None), 1, effort.max_calls)
     last = len(buffer.layout.calls) - 1
     before = torch.cat([buffer.tensor(number, 0) for number in range(last + 1)])
     buffer.refresh(pair.generator)

@@ -65,7 +65,7 @@ class Worker:
     def __init__(self, channel: Channel, device_name: str) -> None:
         self.channel = channel
         self.device = devices.find(device_name)
-        self.processors = allowed_processors()
+        self.processors, self.shared_processor = allowed_processors(), -1
         self.cache = os.environ.get("TRITON_CACHE_DIR", "")  # as it is before a candidate may set another
         self.arenas: dict[str, devices.Arena] = {}
         self.loaded: languages.Loaded | None = None
@@ -76,7 +76,8 @@ class Worker:
         self.results: list[list[Any]] = []
         self.recorded: Recorded | None = None
         self.launched = False  # whether the results are those of recorded calls
-        self.slots: dict[tuple[int, ...], list[Any]] = {}  # of uniform calls: views of outputs' places, by offsets
+        self.room: tuple[list[int], int] = [], 0  # of uniform calls: the first outputs' places, and bytes between calls
+        self.slots: dict[tuple[int, ...], list[Any]] = {}  # of these: views of outputs' places, by offsets
         self.graphs: list[Any] = []  # of calls whose gradients come next
         self.spent: list[Any] = []  # graphs that are let go when no clock runs
         self.kept: list[tuple[PreparedCall, list[Any]]] = []
@@ -240,15 +241,19 @@ class Worker:
         """A window is about to open: stay awake for it, on the processor where every worker waits. What a window takes
         beyond its calls is gone through once, so that it is in the processor's caches whenever the last window was.
         """
-        allow_processors(frozenset({message["processor"]} - {-1}))
+        self.shared_processor = message["processor"]
+        allow_processors(frozenset({self.shared_processor} - {-1}))
         if self.device.spin_s:
             self._timed(lambda: None)
         self.spin_s = self.device.spin_s
         return {"op": "armed"}
 
     def _leave_processor(self) -> None:
-        """Workers of an accelerator share a processor in windows alone: else what they do at once would take turns."""
+        """Workers of an accelerator share a processor in windows alone: else what they do at once would take turns.
+        One that may go anywhere stays where it is for some ms yet, so at first it may go anywhere else.
+        """
         if not self.device.pauses:
+            allow_processors(self.processors - {self.shared_processor})
             allow_processors(self.processors)
 
     def _timed(self, make: Callable[[], None]) -> None:
@@ -282,7 +287,7 @@ class Worker:
             c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
         ]
         self.direction, self.uniform = message["direction"], message["times"] > 1
-        self.input_bytes = message["input_bytes"]
+        self.input_bytes, self.room = message["input_bytes"], message["room"]
         return {"op": "prepared"}
 
     def on_record(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -448,13 +453,13 @@ class Worker:
         import torch
 
         assert self.observing is not None
+        if uniform and not self.slots:
+            self.slots = self._every_slot()
         targets, sources = [], []
         for outputs, specs, places in made:
             views = self.slots.get(tuple(places)) if uniform else None
             if views is None:
                 views = [self._slot(spec, place) for spec, place in zip(specs, places, strict=True)]
-                if uniform:
-                    self.slots[tuple(places)] = views
             for view, output in zip(views, outputs, strict=True):
                 if view is not None:
                     targets.append(view)
@@ -466,14 +471,31 @@ class Worker:
 
     def _slot(self, spec: languages.OutputSpec, place: int) -> Any:
         """View of the place of an output in shared memory; None: it is empty."""
+        return None if 0 in spec.shape else self._slots_of(spec, place, 1, 0)[0]
+
+    def _every_slot(self) -> dict[tuple[int, ...], list[Any]]:
+        """By their places, views of those of the outputs of each call; all calls are uniform."""
+        (first, step), count = self.room, len(self.calls)
+        rows = [
+            [None] * count if 0 in spec.shape else self._slots_of(spec, place, count, step)
+            for spec, place in zip(self.calls[0].outputs, first, strict=True)
+        ]
+        return {
+            tuple(place + number * step for place in first): [views[number] for views in rows]
+            for number in range(count)
+        }
+
+    def _slots_of(self, spec: languages.OutputSpec, place: int, count: int, step: int) -> Sequence[Any]:
+        """Views of so many places of an output, so many bytes apart."""
         import torch
 
         assert self.observing is not None
-        if 0 in spec.shape:
-            return None
         dtype, strides = getattr(torch, spec.dtype), devices.contiguous_strides(spec.shape)
+        shape, start = (count, *spec.shape), place // dtype.itemsize
         memory = self.arenas["out"].bytes.view(dtype)
-        return self.observing.as_strided(memory, spec.shape, strides, place // dtype.itemsize)
+        every = self.observing.as_strided(memory, shape, (step // dtype.itemsize, *strides), start)
+        views: Sequence[Any] = self.observing.unbind(every)  # one by one they take three times as long
+        return views
 
     def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Watch the coming windows: count launches and, with ``record``, ATen operators; make own kernels no-ops with

@@ -42,6 +42,7 @@ class Observing:
 
         self.detach: Callable[[Any], Any] = torch.Tensor.detach
         self.as_strided: Callable[..., Any] = torch.as_strided
+        self.unbind: Callable[[Any], Any] = torch.unbind
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
         self._stance = torch.compiler.set_stance
         self._registry: tuple[set[str], ...] = tuple(getattr(torch.library, n, set()) for n in ("_defs", "_impls"))

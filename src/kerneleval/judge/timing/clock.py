@@ -50,8 +50,9 @@ _HELD_UP = 2.5
 """Times its proper length above which a host's first window of so many calls says nothing: it touches new memory, which
 takes twice as long, and something else on the machine may have held it up."""
 
-_MOST_TIMES = 10
-"""The longer of two windows may take this many times its proper length."""
+_MOST_TIMES, _MOST_TIMES_ONCE = 10, 50
+"""The longer of two windows may take this many times its proper length. A single one may take so many times, by the
+candidate's first call: that took several times as long as the next ones will."""
 
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
@@ -98,6 +99,8 @@ class TimedRun:
     memory: Evidence = field(default_factory=dict)
     """Peak memory of a window of either side, in bytes, and how many calls it has; empty: the device does not count
     it."""
+    first: Window | None = None
+    """The baseline's first window, of one call; see :class:`TimedCell`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +122,8 @@ class TimedCell:
     not known."""
     recorded_pace_ns: float = 0.0
     """The same of a recorded call."""
+    first: Window | None = None
+    """The baseline's first window in this case, of one call, if its processes have made these calls before."""
     gradient_alone: bool = False
     """Whether the candidate has an entry point for gradients: then the baseline's forward calls are made before the
     clock starts. Else forward calls are in both times."""
@@ -209,17 +214,39 @@ def _sized(
             raise NotRecordedError(refused)
         known = count == 1 and first is not None and max(side.elapsed_ns for side in first) < effort.window_ns
         if first is None or not known:
-            first = pair.one_each(buffer)
+            first = _first_of_many(pair, cell, buffer)
+        if count > 1 and pair.at_once and (fewer := _fewer(first[0], count, effort)):
+            count = most = fewer
+            continue
         filled = _filled(*first)
         if 1 < count < most and device.slow_wakes and filled > _HELD_UP * effort.window_ns:
             filled = min(filled, _filled(*pair.one_each(buffer)))
         if count == most or (filled >= effort.window_ns / 2 and not known):
-            if not known:
-                pair.twins(buffer)
             anew = cell.anew or count <= _DISTINCT or count * drawing_ns <= first[1].elapsed_ns
             buffer.source = cell.draw if anew else None
             return buffer
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
+
+
+def _fewer(mine: Window, count: int, effort: Effort) -> int:
+    """How many calls of the candidate fill the longest window that it may have, if ``count`` take twice as long or
+    more; else 0.
+    """
+    most_ns = _MOST_TIMES * effort.window_ns
+    return max(1, int(count * most_ns / mine.elapsed_ns)) if mine.elapsed_ns > 2 * most_ns else 0
+
+
+def _first_of_many(pair: Pair, cell: TimedCell, buffer: WindowBuffer) -> tuple[Window, Window]:
+    """Windows of so many calls, which nobody has made yet; the baseline's, where its pace is known, as it should be."""
+    pace_ns, count = cell.recorded_pace_ns if pair.recorded else cell.pace_ns, len(buffer.layout.calls)
+    if not (pair.at_once and pace_ns and cell.first is not None):
+        first = pair.one_each(buffer)
+        pair.warm_baselines(buffer, pair.baselines[1:])
+        return first
+    mine = pair.once(pair.candidate, buffer)
+    pair.warm_baselines(buffer, pair.baselines)
+    empty_ns = cell.first.elapsed_ns - cell.first.event_ns
+    return mine, replace(cell.first, elapsed_ns=empty_ns + count * pace_ns, event_ns=count * pace_ns)
 
 
 def _beside_others(effort: Effort) -> Effort:
@@ -230,15 +257,15 @@ def _beside_others(effort: Effort) -> Effort:
     return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
 
 
-def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort) -> int:
+def _begin(first: tuple[Window, Window], pace_ns: float, window_ns: float, most_times: int) -> int:
     """Calls with which the search for a window's number begins: those that fill the baseline's at its known pace, but
-    not more than the candidate, by its first call, would need ten times as long for.
+    not more than the candidate, by its first call, would need ``most_times`` as long for.
     """
     if not pace_ns:
         return 1
     mine, theirs = first
     own_ns = max(mine.elapsed_ns - (theirs.elapsed_ns - theirs.event_ns), 1e3)
-    return max(1, math.ceil(min(effort.window_ns / pace_ns, _MOST_TIMES * effort.window_ns / own_ns)))
+    return max(1, math.ceil(min(window_ns / pace_ns, most_times * window_ns / own_ns)))
 
 
 def _filled(mine: Window, theirs: Window) -> float:
@@ -277,15 +304,19 @@ def measure(
         generator=torch.Generator(device=device.judge_device).manual_seed(new_secret()),
         limit=limit,
         gradient_alone=cell.gradient_alone,
+        at_once=not device.pauses,
     )
     alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
-    first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
+    first = pair.first_calls(alone, cell.first)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], alone.layout, 0)]
     most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
         if judge_count(device.hardware()) > 1:
             effort = _beside_others(effort)
-        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
+        most_times = _MOST_TIMES_ONCE if pair.at_once else _MOST_TIMES
+        begin = _begin(first, cell.pace_ns, effort.window_ns, most_times)
+        buffer = _sized(pair, cell, effort, device, first, begin, most)
+        own_first = _without_outputs(first[1])
         del alone, first
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
@@ -308,6 +339,7 @@ def measure(
         sample=_sampled(found),
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
+        first=own_first,
     )
     return run if recorded.quads is None else _with_device(run, recorded.quads, cell, recorded.calls, session, device)
 

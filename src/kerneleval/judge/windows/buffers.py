@@ -205,8 +205,8 @@ class WindowLayout:
         return places[index] if inside else f"memory behind {places[index]}"
 
     def message(self) -> dict[str, Any]:
-        """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
-        bytes lie between them; and the bytes of all inputs.
+        """The ``prepare`` message: the calls; where they are uniform the first one, how many there are, how many bytes
+        lie between them and where the first one's outputs have room; and the bytes of all inputs.
         """
         count = 1 if self.uniform else len(self.calls)
         described = zip(self.calls[:count], self.offsets[:count], strict=True)
@@ -215,6 +215,7 @@ class WindowLayout:
             "calls": [self._plain(c, p) for c, p in described],
             "times": len(self.calls) if self.uniform else 1,
             "step": self.calls[0].input_bytes if self.calls else 0,
+            "room": [self.output_offsets[0], self.calls[0].output_bytes] if self.calls else [[], 0],
             "input_bytes": self.input_bytes,
         }
 
