@@ -522,36 +522,36 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
     assert runs[0].samples.calls == runs[1].samples.calls
 
 
-class _Warmed(_Counted):
-    """... and of how many calls windows were of which nothing is taken."""
-
-    def __init__(self, call_ns):
-        super().__init__(call_ns)
-        self.warmed = []
-
-    def begin_warming(self, buffer, mode):
-        self.warmed.append(len(buffer.layout.calls))
-        return lambda: None
+def test_split_windows_warm_both_processes_of_the_baseline(monkeypatch):
+    """Only one had them: on a GPU the other's calls took 2 % longer in the median, in 1,760 cells of equal code."""
+    monkeypatch.setattr(timed_pair, "verify", lambda *_: None)
+    sides = [_Counted(1e4), _Counted(1e4)]
+    pair = replace(pair_of(_Timed(1e4), None), baselines=tuple(sides))
+    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
+    bounds = TimedBounds(relative_rms=1.0, worst=1.0)
+    for _ in range(100):
+        pair.cut(buffer, bounds, lambda timed: None, candidate_first=True)
+    assert min(len(side.counts) for side in sides) > 20
 
 
 @pytest.mark.parametrize(
     ("call_ns", "search"),
-    [(2e4, [100]), (2e6, [50, 10]), (2e7, [5, 1])],
+    [(2e4, [64]), (2e6, [25, 5]), (2e7, [3, 1])],
     ids=["as fast", "a hundred times as slow", "a thousand times as slow as the baseline"],
 )
-def test_a_baseline_that_has_made_these_calls_is_timed_in_quads_alone(call_ns, search, monkeypatch):
+def test_a_baseline_makes_its_first_call_of_a_case_once(call_ns, search, monkeypatch):
     monkeypatch.setattr(clock, "verify", lambda *_: None)
     monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
-    monkeypatch.setattr(type(devices.find("cpu")), "pauses", False)
-    monkeypatch.setattr(type(devices.find("cpu")), "slow_wakes", True)
-    new = _Warmed(2e4)
+    monkeypatch.setattr(type(devices.find("cpu")), "slow_wakes", False)
+    new = _Counted(2e4)
     first = _measured(_Counted(call_ns), new, tier="quick").first
-    candidate, baseline = _Counted(call_ns), _Warmed(2e4)
-    again = _measured(candidate, baseline, tier="quick", pace_ns=2e4, first=first)
-    timed = len(again.samples.candidate_ns)
-    assert candidate.counts == [1, *search, *[search[-1]] * timed]
-    assert (baseline.counts, baseline.warmed) == ([search[-1]] * timed, search)
-    assert not new.warmed, "whose pace is not known"
+    assert new.counts[0] == 1
+    candidate, baseline = _Counted(call_ns), _Counted(2e4)
+    _measured(candidate, baseline, tier="quick", pace_ns=1e4, first=first)
+    assert candidate.counts[: 1 + len(search)] == [1, *search]
+    assert set(candidate.counts[1 + len(search) :]) == {search[-1]}
+    assert baseline.counts == candidate.counts[1:]
 
 
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])

@@ -51,8 +51,8 @@ _HELD_UP = 2.5
 takes twice as long, and something else on the machine may have held it up."""
 
 _MOST_TIMES, _MOST_TIMES_ONCE = 10, 50
-"""The longer of two windows may take this many times its proper length. A single one may take so many times, by the
-candidate's first call: that took several times as long as the next ones will."""
+"""The longer of two windows may take this many times its proper length. By the candidate's first call, on a GPU, one
+may seem to take so many times: that call took several times as long as the next ones will."""
 
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
@@ -214,14 +214,16 @@ def _sized(
             raise NotRecordedError(refused)
         known = count == 1 and first is not None and max(side.elapsed_ns for side in first) < effort.window_ns
         if first is None or not known:
-            first = _first_of_many(pair, cell, buffer)
-        if count > 1 and pair.at_once and (fewer := _fewer(first[0], count, effort)):
+            first = pair.one_each(buffer)
+        if count > 1 and not device.slow_wakes and (fewer := _fewer(first[0], count, effort)):
             count = most = fewer
             continue
         filled = _filled(*first)
         if 1 < count < most and device.slow_wakes and filled > _HELD_UP * effort.window_ns:
             filled = min(filled, _filled(*pair.one_each(buffer)))
         if count == most or (filled >= effort.window_ns / 2 and not known):
+            if not known:
+                pair.twins(buffer)
             anew = cell.anew or count <= _DISTINCT or count * drawing_ns <= first[1].elapsed_ns
             buffer.source = cell.draw if anew else None
             return buffer
@@ -236,19 +238,6 @@ def _fewer(mine: Window, count: int, effort: Effort) -> int:
     return max(1, int(count * most_ns / mine.elapsed_ns)) if mine.elapsed_ns > 2 * most_ns else 0
 
 
-def _first_of_many(pair: Pair, cell: TimedCell, buffer: WindowBuffer) -> tuple[Window, Window]:
-    """Windows of so many calls, which nobody has made yet; the baseline's, where its pace is known, as it should be."""
-    pace_ns, count = cell.recorded_pace_ns if pair.recorded else cell.pace_ns, len(buffer.layout.calls)
-    if not (pair.at_once and pace_ns and cell.first is not None):
-        first = pair.one_each(buffer)
-        pair.warm_baselines(buffer, pair.baselines[1:])
-        return first
-    mine = pair.once(pair.candidate, buffer)
-    pair.warm_baselines(buffer, pair.baselines)
-    empty_ns = cell.first.elapsed_ns - cell.first.event_ns
-    return mine, replace(cell.first, elapsed_ns=empty_ns + count * pace_ns, event_ns=count * pace_ns)
-
-
 def _beside_others(effort: Effort) -> Effort:
     """The effort where other judges use the hardware: the noise of an idle machine says little then, so there are
     enough quads for their own scatter to count.
@@ -257,15 +246,16 @@ def _beside_others(effort: Effort) -> Effort:
     return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
 
 
-def _begin(first: tuple[Window, Window], pace_ns: float, window_ns: float, most_times: int) -> int:
+def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort, device: Device) -> int:
     """Calls with which the search for a window's number begins: those that fill the baseline's at its known pace, but
-    not more than the candidate, by its first call, would need ``most_times`` as long for.
+    not so many that the candidate, by its first call, would need too long for one window.
     """
     if not pace_ns:
         return 1
     mine, theirs = first
     own_ns = max(mine.elapsed_ns - (theirs.elapsed_ns - theirs.event_ns), 1e3)
-    return max(1, math.ceil(min(window_ns / pace_ns, most_times * window_ns / own_ns)))
+    most_times = _MOST_TIMES if device.slow_wakes else _MOST_TIMES_ONCE
+    return max(1, math.ceil(min(1 / pace_ns, most_times / own_ns) * effort.window_ns))
 
 
 def _filled(mine: Window, theirs: Window) -> float:
@@ -304,30 +294,25 @@ def measure(
         generator=torch.Generator(device=device.judge_device).manual_seed(new_secret()),
         limit=limit,
         gradient_alone=cell.gradient_alone,
-        at_once=not device.pauses,
     )
     alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
     first = pair.first_calls(alone, cell.first)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], alone.layout, 0)]
     most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
-        if judge_count(device.hardware()) > 1:
-            effort = _beside_others(effort)
-        most_times = _MOST_TIMES_ONCE if pair.at_once else _MOST_TIMES
-        begin = _begin(first, cell.pace_ns, effort.window_ns, most_times)
-        buffer = _sized(pair, cell, effort, device, first, begin, most)
-        own_first = _without_outputs(first[1])
-        del alone, first
+        effort = _beside_others(effort) if judge_count(device.hardware()) > 1 else effort
+        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort, device), most)
+        first = _without_outputs(first[0]), _without_outputs(first[1])
+        del alone
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
             buffer = _sized(pair, cell, effort, device, None, found, most)
         if not candidate.unchanged(held, limit.calls_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found, cell.call, len(buffer.layout.calls), session, device)
-        joules: Evidence = {}
-        if effort.energy_s and cell.energy and session == 0 and not cell.gradient_alone:
-            how = cell.bounds, cell.arbiter
-            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, how)
+        seconds = effort.energy_s if cell.energy and session == 0 and not cell.gradient_alone else 0.0
+        how = cell.bounds, cell.arbiter
+        joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
         recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples)
     run = TimedRun(
         samples=samples,
@@ -339,7 +324,7 @@ def measure(
         sample=_sampled(found),
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
-        first=own_first,
+        first=first[1],
     )
     return run if recorded.quads is None else _with_device(run, recorded.quads, cell, recorded.calls, session, device)
 

@@ -26,7 +26,6 @@ from kerneleval.records import DTYPES
 from kerneleval.worker.host import WorkerError, WorkerFailure
 from kerneleval.worker.waiting import TimeLimit
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 _COMPARE_BYTES, _COMPARE_HOST_BYTES = 256 << 20, 4 << 20
@@ -234,11 +233,6 @@ class BaselineSide:
         with _blamed_on_the_machine():
             return self._runner.window(buffer, **options)
 
-    def begin_warming(self, buffer: WindowBuffer, mode: CallMode) -> Callable[[], None]:
-        """As :meth:`Runner.begin_warming`."""
-        with _blamed_on_the_machine():
-            return _blamed(self._runner.begin_warming(buffer, mode=mode, timeout_s=_BASELINE.calls_s))
-
     def begin_recording(self, **options: Any) -> Callable[[], str]:
         """As :meth:`Runner.begin_recording`."""
         with _blamed_on_the_machine():
@@ -261,25 +255,6 @@ def _blamed(wait: Callable[[], T]) -> Callable[[], T]:
     return waited
 
 
-def _at_once(runners: Sequence[S], begin: Callable[[S], Callable[[], T]]) -> list[T]:
-    """Begin something in all processes, wait until it is done in each, and only then raise what one of them had."""
-    waits, done, errors = list[Callable[[], T]](), list[T](), list[Exception]()
-    for runner in runners:
-        try:
-            waits.append(begin(runner))
-        except Exception as error:  # noqa: BLE001 - the answers of those that have begun are read first
-            errors.append(error)
-            break
-    for wait in waits:
-        try:
-            done.append(wait())
-        except Exception as error:  # noqa: BLE001
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return done
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pair:
     """The workers of one session."""
@@ -298,8 +273,6 @@ class Pair:
     """Whether the baseline's forward calls are made before the clock starts."""
     recorded: bool = False
     """Whether calls are launched as they were recorded: their device time, without what the host has to do."""
-    at_once: bool = False
-    """Whether several processes may compute at once where nothing is timed: not where workers are paused."""
 
     @property
     def baseline(self) -> BaselineSide:
@@ -313,7 +286,7 @@ class Pair:
 
     def prepare(self, layout: WindowLayout) -> None:
         """Tell all processes, at once, the layout of the coming windows."""
-        _at_once(self.sides, lambda runner: runner.begin_preparing(layout))
+        self._at_once(lambda runner: runner.begin_preparing(layout))
 
     def record(self) -> str:
         """Have the prepared calls of all recorded, at once; why they cannot be, empty: they are."""
@@ -322,25 +295,41 @@ class Pair:
             alone = self.gradient_alone and runner is not self.candidate
             return runner.begin_recording(gradient_alone=alone, timeout_s=self._limit(runner).calls_s)
 
-        for runner, refused in zip(self.sides, _at_once(self.sides, begin), strict=True):
+        for runner, refused in zip(self.sides, self._at_once(begin), strict=True):
             if refused:
                 name = "candidate" if runner is self.candidate else "baseline"
                 return f"the {name} cannot be recorded: {refused}"
         return ""
 
+    def _at_once(self, begin: Callable[[Runner | BaselineSide], Callable[[], T]]) -> list[T]:
+        """Begin something in all processes, wait until it is done in each, and only then raise what one of them had."""
+        waits, done, errors = list[Callable[[], T]](), list[T](), list[Exception]()
+        for runner in self.sides:
+            try:
+                waits.append(begin(runner))
+            except Exception as error:  # noqa: BLE001 - the answers of those that have begun are read first
+                errors.append(error)
+                break
+        for wait in waits:
+            try:
+                done.append(wait())
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return done
+
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window of one side; all others stand still meanwhile: their threads could slow it down."""
         usual: dict[str, Any] = {"check_mutation": False, "timed": True}
-        if (mode := self._mode(runner)) != CallMode():
-            usual["mode"] = mode
+        gradient_alone = self.gradient_alone and runner is not self.candidate
+        if gradient_alone or self.recorded:
+            usual["mode"] = CallMode(gradient_alone=gradient_alone, recorded=self.recorded)
         with contextlib.ExitStack() as stack:
             for other in self.sides:
                 if other is not runner:
                     stack.enter_context(other.still())
             return runner.window(buffer, limit=self._limit(runner), **(usual | options))
-
-    def _mode(self, runner: Runner | BaselineSide) -> CallMode:
-        return CallMode(gradient_alone=self.gradient_alone and runner is not self.candidate, recorded=self.recorded)
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window on new content."""
@@ -352,13 +341,10 @@ class Pair:
         buffer.refresh(self.generator)
         return self.both(buffer, candidate_first=self.candidate_first, keep=keep)
 
-    def warm_baselines(self, buffer: WindowBuffer, sides: Sequence[BaselineSide]) -> None:
-        """Windows of these processes on the content of the last one, of which nothing is taken."""
-        if self.at_once:
-            _at_once(sides, lambda side: side.begin_warming(buffer, self._mode(side)))
-            return
-        for side in sides:
-            self.alone(side, buffer)
+    def twins(self, buffer: WindowBuffer) -> None:
+        """A window of every other process of the baseline, on the content of the last one."""
+        for twin in self.baselines[1:]:
+            self.alone(twin, buffer)
 
     def first_calls(self, buffer: WindowBuffer, known: Window | None) -> tuple[Window, Window]:
         """Windows that may compile, load or tune. The candidate's worker holds its outputs from now on. ``known``: the
@@ -368,7 +354,7 @@ class Pair:
         if known is not None:
             return first.once(self.candidate, buffer, keep=0), known
         windows = first.one_each(buffer, keep=0)
-        self.warm_baselines(buffer, self.baselines[1:])
+        self.twins(buffer)
         return windows
 
     def _limit(self, runner: Runner | BaselineSide) -> TimeLimit:
@@ -432,6 +418,8 @@ class Pair:
         cut = Cut(at=at, before=buffer.copy_of_later(at))
         buffer.refresh(self.generator, at)
         try:
-            verify(self.both(buffer, candidate_first=candidate_first, cut=cut), buffer, bounds, arbiter)
+            process = secrets.randbelow(len(self.baselines))  # each window makes the next ones of its process faster
+            windows = self.both(buffer, candidate_first=candidate_first, process=process, cut=cut)
+            verify(windows, buffer, bounds, arbiter)
         except TimedMismatch as error:
             raise CutMismatch(str(error), error.evidence, error.calls, error.reason) from error

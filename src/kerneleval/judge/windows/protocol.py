@@ -209,28 +209,6 @@ class Runner:
 
         return recorded
 
-    def begin_warming(self, buffer: WindowBuffer, *, mode: CallMode, timeout_s: float) -> Callable[[], None]:
-        """Have the calls made, of a baseline: nothing is timed, destroyed or collected. What is returned waits until
-        they are; it raises WorkerError, WorkerFailure as :meth:`window`.
-        """
-        count = len(buffer.layout.calls)
-        self.prepare(buffer.layout)
-        self.reveal(buffer)
-        self.device.synchronize()
-        go = {"calls": [0, count], "rounds": 1, "recorded": mode.recorded}
-        before = {"calls": [0, count], "recorded": mode.recorded}
-        self.worker.tell("graphs", before) if mode.gradient_alone else self.worker.tell("go", go)
-
-        def warmed() -> None:
-            if mode.gradient_alone:
-                self.worker.request("graphs", None, "graphed", timeout_s=timeout_s)
-            made = go if mode.gradient_alone else None
-            self.worker.request("go", made, "computed", timeout_s=timeout_s)
-            nothing = {"calls": [count, count], "places": [], "keep": -1, "look": []}
-            self.worker.request("collect", nothing, "collected", timeout_s=timeout_s)
-
-        return warmed
-
     def write_input(self, offset: int, tensor: torch.Tensor) -> None:
         """Copy a contiguous tensor to a byte offset of the revealed memory, outside of any window."""
         flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
