@@ -99,8 +99,6 @@ class TimedRun:
     memory: Evidence = field(default_factory=dict)
     """Peak memory of a window of either side, in bytes, and how many calls it has; empty: the device does not count
     it."""
-    first: Window | None = None
-    """The baseline's first window, of one call; see :class:`TimedCell`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +120,6 @@ class TimedCell:
     not known."""
     recorded_pace_ns: float = 0.0
     """The same of a recorded call."""
-    first: Window | None = None
-    """The baseline's first window in this case, of one call, if its processes have made these calls before."""
     gradient_alone: bool = False
     """Whether the candidate has an entry point for gradients: then the baseline's forward calls are made before the
     clock starts. Else forward calls are in both times."""
@@ -296,14 +292,13 @@ def measure(
         gradient_alone=cell.gradient_alone,
     )
     alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
-    first = pair.first_calls(alone, cell.first)  # they may compile for minutes: the device lock is not held
+    first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], alone.layout, 0)]
     most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
         effort = _beside_others(effort) if judge_count(device.hardware()) > 1 else effort
         buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort, device), most)
-        first = _without_outputs(first[0]), _without_outputs(first[1])
-        del alone
+        del alone, first
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
             buffer = _sized(pair, cell, effort, device, None, found, most)
@@ -324,7 +319,6 @@ def measure(
         sample=_sampled(found),
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
-        first=first[1],
     )
     return run if recorded.quads is None else _with_device(run, recorded.quads, cell, recorded.calls, session, device)
 

@@ -346,14 +346,9 @@ class Pair:
         for twin in self.baselines[1:]:
             self.alone(twin, buffer)
 
-    def first_calls(self, buffer: WindowBuffer, known: Window | None) -> tuple[Window, Window]:
-        """Windows that may compile, load or tune. The candidate's worker holds its outputs from now on. ``known``: the
-        baseline's, whose processes have made these calls before; None: they have not.
-        """
-        first = replace(self, compiles=True)
-        if known is not None:
-            return first.once(self.candidate, buffer, keep=0), known
-        windows = first.one_each(buffer, keep=0)
+    def first_calls(self, buffer: WindowBuffer) -> tuple[Window, Window]:
+        """Windows that may compile, load or tune. The candidate's worker holds its outputs from now on."""
+        windows = replace(self, compiles=True).one_each(buffer, keep=0)
         self.twins(buffer)
         return windows
 

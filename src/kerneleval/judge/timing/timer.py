@@ -331,8 +331,6 @@ class Timer:
             usual=lambda call_ns: self._noise.of(call_ns, "call").usual,
             pace_ns=paces.get((case, "call"), 0.0),
             recorded_pace_ns=paces.get((case, "device"), 0.0),
-            # of a problem file's module each case has one of its own, which may have to be compiled
-            first=baselines[0].firsts.get(case) if bound.weights is None else None,
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
             anew=bound.problem is not None and bool(bound.problem.related),
             # its passes would compute on what earlier ones left
@@ -351,8 +349,6 @@ class Timer:
         except BaselineError as error:
             raise _baseline_failed(f"{calls.task.name} failed at {case.key}", error, calls.protocol) from error
         paces[case, "call"] = statistics.median(run.samples.baseline_ns)
-        if run.first is not None:
-            baselines[0].firsts[case] = run.first
         if run.device is not None:
             paces[case, "device"] = statistics.median(run.device.baseline_event_ns)
         if run.lost:

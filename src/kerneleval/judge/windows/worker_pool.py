@@ -28,7 +28,7 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import processors
 from kerneleval.judge.windows import self_check
 from kerneleval.judge.windows.locks import CpuPin
-from kerneleval.judge.windows.protocol import Runner, TamperingClaim, Window, tampering_claims
+from kerneleval.judge.windows.protocol import Runner, TamperingClaim, tampering_claims
 from kerneleval.languages.common.base import cpu_identity, known_kernel
 from kerneleval.records import (
     Candidate,
@@ -121,8 +121,6 @@ class Loaded:
         self.explicit_backward = False
         self.paces: dict[tuple[Case, TimeKind], float] = {}
         """Of a baseline: what one call took when a case was last timed (ns)."""
-        self.firsts: dict[Case, Window] = {}
-        """Of a baseline: the first window, of one call, that this process and the other one had of a case."""
         self.tampering: dict[str, TamperingClaim] = {}
         """Its workers' claims of tampering, by what was done; the first time counts."""
         self.binaries: set[str] = set()
@@ -234,7 +232,6 @@ class Loaded:
 
     def _reload(self) -> None:
         self.runner.close()
-        self.firsts.clear()
         self.runner = self._fresh_runner()
         self._build()
         self._load()
