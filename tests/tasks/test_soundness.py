@@ -12,6 +12,7 @@ from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.probes.void import void
 from kerneleval.records import NotJudgedError, Protocol, UsageError
 from kerneleval.tasks import open_task, shapes
+from kerneleval.tasks.formats import kernelbench
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.soundness import astray, limit_of
@@ -155,6 +156,19 @@ def test_what_distributions_fell_out_is_said(tmp_path):
     path.write_text(FILE.format(forward="return torch.log(x)", inputs="torch.rand(rows, n)"))
     (finding,) = open_task(str(path)).findings
     assert finding.level == "info" and finding.message.startswith("not judged on negative, outlier, padded inputs")
+
+
+def test_a_file_that_fails_at_small_sizes_says_what_was_not_tried(tmp_path, monkeypatch):
+    def fails(_surveys):
+        raise UsageError("problem.py, line 9: forward needs 3000 rows\nand more")
+
+    monkeypatch.setattr(kernelbench, "safe_distributions", fails)
+    path = tmp_path / "problem.py"
+    path.write_text(FILE.format(forward="return x * 2", inputs="torch.rand(rows, n)"))
+    (finding,) = open_task(str(path)).findings
+    assert finding.level == "warn" and finding.message.endswith("it fails: problem.py, line 9: forward needs 3000 rows")
+    with pytest.raises(UsageError, match="3000 rows"):
+        open_task(str(path), sweep=True)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -82,6 +82,8 @@ class Safe:
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
     """Integers and masks, by name, that come as the file draws them alone."""
+    untried: str = ""
+    """Why nothing but the file's own inputs was tried; empty: other inputs were."""
 
     @property
     def options(self) -> dict[str, Any]:

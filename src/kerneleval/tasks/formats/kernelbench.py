@@ -109,10 +109,10 @@ def _safe(surveys: Surveys, sweep: bool) -> Safe:
     """Distributions beyond the file's own; none for a file that fails in miniature, unless sizes are to be swept."""
     try:
         return safe_distributions(surveys)
-    except UsageError:
+    except UsageError as error:
         if sweep:
             raise
-        return Safe()  # errors of the file are reported where its own sizes are judged
+        return Safe(untried=str(error).splitlines()[0])  # where its own sizes are judged, it may be right
 
 
 def _findings(
@@ -131,6 +131,9 @@ def _findings(
     elif sweep and (fixed := _fixed(surveys, case_dims)):
         text = f"of one size in every case: {', '.join(fixed)}; a candidate may be wrong at every other one"
         found.append(Finding(check="shapes", level="warn", message=text))
+    if safe.untried:
+        text = f"judged on its own inputs alone: at small sizes, where others are tried, it fails: {safe.untried}"
+        found.append(Finding(check="reference", level="warn", message=text))
     if safe.fell_out:
         why = "the file itself raises there, is not near fp64, or selects among equal numbers"
         text = f"not judged on {', '.join(safe.fell_out)} inputs: {why}"
