@@ -26,6 +26,13 @@ def test_places_of_timed_windows_do_not_lie_at_the_edge() -> None:
     assert at_edge[0] > 0.1 and at_edge[1] == 0
 
 
+def test_outputs_of_timed_windows_are_finite() -> None:
+    """Errors are measured by their rms."""
+    bound = BoundCase(find("pow"), case_of("pow", {"M": 9, "N": 50}), devices.find("cpu"), tf32=False)
+    finite = [torch.pow(*args).isfinite().all() for args in (bound.arguments(3), bound.timed_arguments(3))]
+    assert finite == [False, True]
+
+
 def _hinge(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return torch.relu(1 - x.float() * target.float()).to(x.dtype)
 

@@ -669,3 +669,80 @@ def test_a_range_of_a_row_does_not_begin_at_zero(started: tuple[float, float]) -
         whole = ((x / scale).round() + zero).clamp(-128, 127).to(torch.int8)
         result = compare([whole, scale, zero.to(torch.int8)], expectation)
         assert isinstance(result, Match) == right
+
+
+def power(x: Tensor, y: Tensor, *, of_zero: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """By a logarithm; ``of_zero``: what takes the place of powers of 0."""
+    logs = torch.where(x == 0, 1, x).double().log()
+    every = 0 ** y.double() if of_zero is None else of_zero(y).double()
+    return torch.where(x == 0, every, torch.exp(y.double() * logs)).to(x.dtype)
+
+
+def no_power_but_the_first(y: Tensor) -> Tensor:
+    """0 for negative exponents too."""
+    return y == 0
+
+
+def powers_of_a_tiny_number(y: Tensor) -> Tensor:
+    """An exponent of -127 for the logarithm of 0."""
+    return torch.exp2(-127 * y.double())
+
+
+@pytest.mark.parametrize("of_zero", [no_power_but_the_first, powers_of_a_tiny_number])
+def test_powers_of_zero_have_exponents_of_either_sign(of_zero: Callable[[Tensor], Tensor]) -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        found = wrong("pow", functools.partial(power, of_zero=of_zero), lambda _: True, dtype)
+        assert {distribution for _, distribution in found} >= {"standard"}
+        assert not wrong("pow", power, lambda _: True, dtype)
+
+
+def trust(param: Tensor, update: Tensor, eps: float = 0.0, *, moves: bool = True) -> Tensor:
+    """The quotient of two norms; ``moves``: 1 where the first is 0."""
+    length, of_update = param.norm(), update.norm()
+    return torch.where((of_update > 0) & ((length > 0) | (not moves)), length / (of_update + eps), 1.0)
+
+
+def lamb(param: Tensor, grad: Tensor, m: Tensor, v: Tensor, *plains: float, moves: bool = True) -> tuple[Tensor, ...]:
+    lr, beta1, beta2, eps, decay, step = plains
+    m, v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad * grad
+    update = m / (1 - beta1 ** (step + 1)) / ((v / (1 - beta2 ** (step + 1))).sqrt() + eps) + decay * param
+    return param - lr * trust(param, update, moves=moves) * update, m, v
+
+
+def lars(param: Tensor, grad: Tensor, momentum: Tensor, *plains: float, moves: bool = True) -> tuple[Tensor, ...]:
+    lr, mu, rate, eps, decay = plains
+    update = grad + decay * param
+    momentum = mu * momentum + lr * rate * trust(param, update, eps, moves=moves) * update
+    return param - momentum, momentum
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("lamb", lamb), ("lars", lars)])
+def test_parameters_that_begin_at_zero_are_moved(name: str, kernel: Kernel) -> None:
+    """Under ``zeros`` the gradients are 0, too."""
+    for dtype in ("float32", "bfloat16"):
+        case, found = case_of(name, {"M": 5, "N": 40}, dtype), 0
+        for seed in range(40):
+            args, _ = drawn(find(name), case, seed)
+            expectation = reference.expect(find(name), case, args)
+            assert isinstance(compare(kernel(*args), expectation), Match), seed
+            unmoved = isinstance(compare(kernel(*args, moves=False), expectation), Mismatch)
+            assert unmoved == (not args[0].any()), seed
+            found += unmoved
+        assert 5 < found < 35
+
+
+def adafactor(*args: Any, by: Callable[[float, int], float] = lambda lr, t: min(lr, t**-0.5)) -> tuple[Tensor, ...]:
+    *tensors, lr, decay, eps, clip, weight_decay, step = args
+    param, grad, rows, columns = (tensor.double() for tensor in tensors)
+    t, dtype = step + 1, tensors[0].dtype
+    rows = rows + t**-decay * (grad.square().mean(1) - rows)
+    columns = columns + t**-decay * (grad.square().mean(0) - columns)
+    update = grad * (rows.mean() / (rows[:, None] * columns)).sqrt()
+    size = by(lr, t) * param.square().mean().sqrt().clamp(min=eps)
+    param = param * (1 - lr * weight_decay) - size / (update.square().mean().sqrt() / clip).clamp(min=1) * update
+    return param.to(dtype), rows.to(dtype), columns.to(dtype)
+
+
+def test_the_rate_of_a_step_is_bounded_by_its_number() -> None:
+    assert wrong("adafactor", functools.partial(adafactor, by=lambda lr, t: lr), plain)
+    assert not wrong("adafactor", adafactor, lambda _: True)

@@ -278,6 +278,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     borders: tuple[float, ...] = ()
     """As ``Arg`` has it."""
+    unset: bool = False
+    """As ``Arg`` has it."""
     one_sided: bool = False
     """As ``Arg`` has it."""
     ties: str = ""
@@ -369,7 +371,10 @@ class Arg:
     every arithmetic. The share that goes with such a row (an argument of as many rows) equals a sum of them."""
     borders: tuple[float, ...] = ()
     """Numbers up to which, or from which on, the formula has another term. A quarter of the standard data is equal to
-    one of them, in every type exactly."""
+    one of them, in every type exactly; backward not where that is the 0 at which the range begins."""
+    unset: bool = False
+    """Whether all of it is 0 in half of the standard cases, as a parameter that is initialised to 0, beside gradients
+    that are not."""
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""
@@ -440,6 +445,7 @@ class Arg:
             even=self.even,
             missing=self.missing,
             borders=self.borders,
+            unset=self.unset,
             one_sided=self.one_sided,
             ties=self.ties,
             step=self.step,

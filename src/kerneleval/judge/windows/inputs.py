@@ -265,7 +265,8 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _open_targets(specs, values)
         case "standard":
             _even_rows(specs, values, seed)
-            _at_borders(specs, values, seed)
+            _at_borders(specs, values, case.direction, seed)
+            _unset(specs, values, seed)
             _half_steps(specs, values, seed)
             _one_sided(specs, values, seed)
         case "large_scale" | "small_scale" if case.direction == "forward":
@@ -661,14 +662,26 @@ def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> N
                 share.copy_(torch.where(chosen, part.to(share.dtype), share[..., None])[..., 0])
 
 
-def _at_borders(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Puts each of ``Arg.borders`` at secret places, a quarter of all together."""
+def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
+    """Puts each of ``Arg.borders`` at secret places, a quarter of all together; backward not at the 0 where a range
+    begins: gradients are infinite there.
+    """
     for spec, value in zip(specs, values, strict=True):
         if isinstance(spec, TensorSpec) and spec.borders:
+            if direction == "backward" and spec.differentiable and spec.values == "nonnegative":
+                continue
             generator = stream(seed, f"borders {spec.name}", str(value.device))
             kind = torch.randint(4 * len(spec.borders), value.shape, generator=generator, device=value.device)
             for number, border in enumerate(spec.borders):
                 value.masked_fill_(kind == number, border)
+
+
+def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """Makes what is ``TensorSpec.unset`` 0 in half of the calls."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.unset:
+            generator = stream(seed, f"unset {spec.name}", "cpu")
+            value.mul_(int(torch.randint(2, (), generator=generator)))
 
 
 def _one_sided(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

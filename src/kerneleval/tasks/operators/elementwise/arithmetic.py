@@ -92,7 +92,7 @@ TASKS = (
         "out = x ** y, x >= 0",
         torch.pow,
         1,
-        over=(data("x", "M N", values="nonnegative"), data("y", "M N", values="symmetric")),
+        over=(data("x", "M N", values="nonnegative", borders=(0.0,)), data("y", "M N", values="symmetric")),
         without=("large_scale", "outlier"),
     ),
     pointwise(

@@ -105,6 +105,8 @@ def _unscale(grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
 
 _SCHULZ_FLOPS = "3 * M * N + steps * (4 * min(M, N) ** 2 * max(M, N) + 2 * min(M, N) ** 3 + 2 * min(M, N) ** 2 + M * N)"
 _P, _G = data("param", "M N"), data("grad", "M N")
+_FIRST = data("param", "M N", unset=True)
+"""Parameters that are 0 before the first step: a rate taken from their norm is, too."""
 _M, _V = data("m", "M N"), data("v", "M N", values="variance")
 _LR, _EPS, _DECAY, _STEP = (
     plain("lr", 0.1),
@@ -119,8 +121,8 @@ _NORM: Any = {
     "no_backward": NO_GRADIENT,
     "complexity": 2,
 }
-_LAMB = (_P, _G, _M, _V, _LR, plain("beta1", 0.45), plain("beta2", 0.6), _EPS, _DECAY, _STEP)
-_LARS = (_P, _G, data("momentum", "M N"), _LR, plain("mu", 0.6), plain("trust", 0.5), _EPS, _DECAY)
+_LAMB = (_FIRST, _G, _M, _V, _LR, plain("beta1", 0.45), plain("beta2", 0.6), _EPS, _DECAY, _STEP)
+_LARS = (_FIRST, _G, data("momentum", "M N"), _LR, plain("mu", 0.6), plain("trust", 0.5), _EPS, _DECAY)
 _MATRIX: Any = {
     **_NORM,
     "dims": (*ROWS, fixed("steps", low=2, high=5)),
@@ -164,11 +166,12 @@ TASKS = (
         "(r[m] c[n])), p = p * (1 - lr * weight_decay) - min(lr, t ** -0.5) * max(eps, rms(p)) / max(1, rms(u) / clip) "
         "* u, t = step + 1",
         args=(
-            _P,
+            _FIRST,
             _G,
             data("rows", "M", values="variance"),
             data("columns", "N", values="variance"),
-            *(_LR, plain("decay", 0.8), plain("eps", 1e-3), plain("clip", 0.8), _DECAY, _STEP),
+            # in the third step 1 / sqrt(t) is less than it; with other steps and rates it is not
+            *(plain("lr", 0.75), plain("decay", 0.8), plain("eps", 1e-3), plain("clip", 0.8), _DECAY, _STEP),
         ),
         out=("M N", "M", "N"),
         reference=_adafactor,
