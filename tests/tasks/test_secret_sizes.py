@@ -274,6 +274,19 @@ def test_thin_dims_come_in_every_layout() -> None:
     assert min(met.values()) > 5
 
 
+@pytest.mark.parametrize("name", ["depthwise_conv1d", "conv2d", "max_pool1d", "softmax2d"])
+def test_a_last_dim_of_one_element_is_transposed(name: str) -> None:
+    """Of a step of decoding its stride is that of the channels: a kernel that took it for 1 passed seven of eight."""
+    task = find(name)
+    planned = shapes.plan(task, Protocol(tier="quick"), SMALL)
+    last = task.table.args[0].shape.split()[-1]  # type: ignore[union-attr]
+    met: Counter[str] = Counter()
+    for _ in range(5):
+        cases = [c for c in secret_cases(task, planned, SMALL, large=0) if c.layout == "transposed"]
+        met.update({c.direction for c in cases if c.dims_map[last] == 1})
+    assert min(met[direction] for direction in task.directions) >= 4
+
+
 def test_sizes_lie_one_above_a_power_of_two() -> None:
     """Rows are padded to the next power of two by many kernels."""
     task = find("gelu")

@@ -111,11 +111,12 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: 
     of it and, before, of one of these, one of which two dims have changed places; one in a layout that is not
     contiguous, with smaller ones before and behind it; long ones under two distributions that are not standard, large
     inputs and a secret one; up to three of which some dims are thin that are in no planned case together, or else
-    one; those of :func:`_unlike`; and those of :func:`_special`. In every other dtype one at the sizes of the
-    first of these; a standard one, with smaller ones before it, and at its sizes later one in the first dtype, for
-    what is kept by sizes alone; one under a secret distribution (small inputs where there is an epsilon that they
-    could show) and one of which some dims are thin. In a secret one of these dtypes that of :func:`_lean`. None for
-    tasks with sizes of their own or at the shapes of models, and none where a single case is judged.
+    one; of tensors of three dims or more one whose last dim is 1, transposed; those of :func:`_unlike`; and those of
+    :func:`_special`. In every other dtype one at the sizes of the first of these; a standard one, with smaller ones
+    before it, and at its sizes later one in the first dtype, for what is kept by sizes alone; one under a secret
+    distribution (small inputs where there is an epsilon that they could show) and one of which some dims are thin. In
+    a secret one of these dtypes that of :func:`_lean`. None for tasks with sizes of their own or at the shapes of
+    models, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -312,6 +313,9 @@ def _group(
         layout = _CHANCE.choice(("contiguous", _CHANCE.choice(odd)))
         steps = range(1, _THIN + 1) if layout == "contiguous" else (0,)  # no planned one is strided and of one element
         add(_thinned(task, sizes(category=medium), part, steps, fits), EDGE, layout, "standard")
+    if first and "transposed" in odd and (last := _single(task)):
+        small = "small" if "small" in categories else categories[0]
+        add(_alone(task, sizes(category=small), last, fits), EDGE, "transposed", "standard")
     for trial in unlike:
         add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
@@ -581,6 +585,24 @@ def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[st
     every = [part for count in range(1, len(names)) for part in itertools.combinations(names, count)]
     new = [part for part in every if part not in met]
     return _CHANCE.sample(new, min(len(new), most)) or _CHANCE.sample(every, min(len(every), 1))
+
+
+def _single(task: Task) -> str:
+    """The last dim of the first tensor of three dims or more, if it may be 1: transposed, its stride is another's."""
+    names = next((arg.shape.split() for arg in task.table.args if isinstance(arg, Arg) and arg.role == "data"), [])
+    own = {dim.name for dim in task.dims if dim.scaled and dim.least == 1}
+    return names[-1] if len(names) > 2 and names[-1] in own else ""
+
+
+def _alone(task: Task, dims: Mapping[str, int] | None, last: str, fits: Fits) -> dict[str, int] | None:
+    """The same dims but for the last one, which is 1, and for secret widths and paddings that allow that."""
+    fixed = [dim for dim in task.dims if not dim.scaled]
+    for number in range(4 * _TRIALS if dims else 0):
+        others = {dim.name: _CHANCE.randrange(dim.least, dim.high + 1, dim.multiple_of) for dim in fixed if number}
+        trial = {**(dims or {}), **others, last: 1}
+        if task.allows(trial) and fits(trial):
+            return trial
+    return None
 
 
 def _thinned(
