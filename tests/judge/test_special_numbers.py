@@ -300,9 +300,77 @@ def poisson_nll(x: Tensor, target: Tensor, *, beside: bool = False) -> Tensor:
     return (x.exp() - target * x + torch.where(left_out, 0, term)).mean()
 
 
+def rms_gradients(
+    gradient: Tensor, x: Tensor, weight: Tensor, eps: float, *, by_output: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The normalised row is kept, or it is the output by the weight."""
+    inverse = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    unit = x * inverse * weight / weight if by_output else x * inverse
+    scaled = gradient * weight
+    to_x = inverse * (scaled - unit * (scaled * unit).mean(-1, keepdim=True))
+    return to_x, (gradient * unit).sum(0)
+
+
+def test_gains_of_zero_are_given() -> None:
+    by_output = functools.partial(rms_gradients, by_output=True)
+    found = wrong("rms_norm", by_output, lambda _: True, direction="backward")
+    assert {distribution for _, distribution in found} == {"outlier"}
+    assert not wrong("rms_norm", rms_gradients, lambda _: True, direction="backward")
+
+
+def entropy_of_logits(x: Tensor, target: Tensor, *, overflows: bool = False) -> Tensor:
+    soft = x.exp().log1p() if overflows else x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
+    return soft - target * x
+
+
+def weighted_entropy(x: Tensor, target: Tensor, weight: Tensor, *, overflows: bool = False) -> Tensor:
+    soft = (-x).exp().log1p() if overflows else (-x).clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
+    return (1 - target) * x + (1 + (weight - 1) * target) * soft
+
+
+def focal(x: Tensor, target: Tensor, alpha: float, gamma: float, *, overflows: bool = False) -> Tensor:
+    entropies = weighted_entropy(x, target, torch.ones_like(x), overflows=overflows)
+    missed = torch.where(target == 1, torch.sigmoid(-x), torch.sigmoid(x))
+    return torch.where(target == 1, alpha, 1 - alpha) * entropies * missed**gamma
+
+
+def softplus(x: Tensor, beta: float, *, narrow: bool = False) -> Tensor:
+    """By an exponential of which the exponent is rounded by adding 1.5 * 2^23, or is held in range first."""
+    exponent = -(x * beta).abs() / math.log(2)
+    exponent = torch.where(exponent.isinf(), -126, exponent) if narrow else exponent.clamp(min=-126)
+    whole = exponent + 12582912.0
+    power = (whole.view(torch.int32) - 0x4B400000).clamp(min=-126)
+    soft = torch.exp2(power.float() + (exponent - (whole - 12582912.0))).log1p()
+    return ((x * beta).clamp(min=0) + soft) / beta
+
+
+def arsinh(x: Tensor, *, squares: bool = False) -> Tensor:
+    large = torch.where(x.isinf(), 0, x.abs()) if squares else x.abs().clamp(max=2.0**20)
+    near = torch.log1p(large + large * large / (1 + torch.sqrt(large * large + 1)))
+    return torch.where(x.abs() > large, x.abs().log() + math.log(2), near).copysign(x)
+
+
+def arcosh(x: Tensor, *, squares: bool = False) -> Tensor:
+    large = (x if squares else x.clamp(max=2.0**20)) - 1
+    near = torch.log1p(large + torch.sqrt(large * (large + 2)))
+    return torch.where(x - 1 > large, x.log() + math.log(2), near)
+
+
+def arctan(x: Tensor, *, squares: bool = False) -> Tensor:
+    by_sine = torch.asin(x / torch.sqrt(1 + x * x))
+    return torch.where((x.abs() > 2.0**20) & x.isfinite(), by_sine, torch.atan(x)) if squares else torch.atan(x)
+
+
 @pytest.mark.parametrize(
     ("name", "kernel", "defect"),
     [
+        ("binary_cross_entropy_with_logits_none", entropy_of_logits, {"overflows": True}),
+        ("binary_cross_entropy_pos_weight_none", weighted_entropy, {"overflows": True}),
+        ("sigmoid_focal_loss_none", focal, {"overflows": True}),
+        ("softplus", softplus, {"narrow": True}),
+        ("asinh", arsinh, {"squares": True}),
+        ("acosh", arcosh, {"squares": True}),
+        ("atan", arctan, {"squares": True}),
         ("poisson_nll_loss_full", poisson_nll, {"beside": True}),
         ("unscale_gradients", unscale, {"by_sum": True}),
         ("softmin", softmin, {"least": 0.0}),

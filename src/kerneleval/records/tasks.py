@@ -276,6 +276,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     missing: bool = False
     """As ``Arg`` has it."""
+    vanishes: bool = False
+    """As ``Arg`` has it."""
     borders: tuple[float, ...] = ()
     """As ``Arg`` has it."""
     unset: bool = False
@@ -378,6 +380,8 @@ class Arg:
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""
+    vanishes: bool = False
+    """Whether one in 16 of its elements is exactly 0 beside ``outlier`` data, as pruning and merging leave gains."""
     one_sided: bool = False
     """Whether in a quarter of the rows (last dim) of standard data all numbers have one sign, at some distance from 0:
     of quantisers with a zero point."""
@@ -444,6 +448,7 @@ class Arg:
             epsilon_backward=self.epsilon_backward,
             even=self.even,
             missing=self.missing,
+            vanishes=self.vanishes,
             borders=self.borders,
             unset=self.unset,
             one_sided=self.one_sided,

@@ -116,6 +116,11 @@ def weight(
     return Arg(name=name, shape=shape, role="weight", values=values, fan_in=fan_in, differentiable=True)
 
 
+def gain(name: str, shape: str) -> Arg:
+    """A weight about 1 by which normalised numbers are multiplied; some are 0 beside ``outlier`` data."""
+    return replace(weight(name, shape, values="ones_normal"), vanishes=True)
+
+
 def bias(shape: str) -> Arg:
     """A differentiable additive parameter called ``bias``, N(0, 1)."""
     return weight("bias", shape)

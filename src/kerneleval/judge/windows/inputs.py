@@ -180,6 +180,10 @@ _MEETING = (*_NONFINITE, 0.0, -0.0, 1.0)
 _NONFINITE_EACH = 4
 _RARELY = 8
 """One in so many calls is of the other kind than its layout has (:func:`_apart`)."""
+_VANISHED = 16
+"""One in so many gains is 0 beside ``outlier`` data."""
+_FEW_GAINS = 4
+"""Of fewer gains none is: an output that is nothing but a bias would hide all else."""
 _MISSING = 16
 """One in so many numbers is NaN in data of which some may be."""
 _MOST_EXPONENT = 400
@@ -397,6 +401,9 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
             tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
+        if spec.vanishes and case.distribution == "outlier" and tensor.numel() >= _FEW_GAINS:
+            gone = torch.randint(_VANISHED, tensor.shape, generator=generator, device=tensor.device) == 0
+            tensor.masked_fill_(gone, 0)
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
         tensor = structures.opened(tensor, generator)
         tensor = structures.lonely(tensor, generator) if case.direction == "forward" else tensor

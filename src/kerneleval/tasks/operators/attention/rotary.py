@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Relation, Task
-from kerneleval.tasks.define import data, fixed, index, operator, plain, size, weight
+from kerneleval.tasks.define import data, fixed, gain, index, operator, plain, size
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 __all__ = ["TASKS", "turned"]
@@ -310,8 +310,8 @@ TASKS = (
         (
             _PLACE,
             data("qkv", "T packed", large_half=1024.0),
-            weight("q_weight", "D", values="ones_normal"),
-            weight("k_weight", "D", values="ones_normal"),
+            gain("q_weight", "D"),
+            gain("k_weight", "D"),
             _TABLE,
         ),
         "T packed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import FAR_BELOW, MOST_NAMED, ROWS, bias, data, index, operator, plain, size, weight
+from kerneleval.tasks.define import FAR_BELOW, MOST_NAMED, ROWS, bias, data, gain, index, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 
@@ -67,7 +67,7 @@ TASKS = (
         args=(
             data("x", "M N", large_half=1024.0),
             data("residual", "M N", large_half=1024.0),
-            weight("weight", "N", values="ones_normal"),
+            gain("weight", "N"),
             plain("eps", 1e-6),
         ),
         out=("M N", "M N"),

@@ -242,7 +242,6 @@ TASKS = (
         F.binary_cross_entropy_with_logits,
         7,
         over=(_X, _SHARE),
-        **_MODERATE,
     ),
     *_loss(
         "binary_cross_entropy_pos_weight",
@@ -250,7 +249,6 @@ TASKS = (
         _logits,
         9,
         over=(_X, _SHARE, data("pos_weight", "N", values="positive", differentiable=False)),
-        **_MODERATE,
     ),
     *_loss(
         "kl_div",
@@ -360,7 +358,6 @@ TASKS = (
         source="model",
         level=2,
         over=(_X, whole("target", "M N", 0, 2)),
-        **_MODERATE,
         **_KINKED,
     ),
     *_loss(

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Task
-from kerneleval.tasks.define import ROWS, bias, data, fixed, operator, plain, size, weight
+from kerneleval.tasks.define import ROWS, bias, data, fixed, gain, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling
 
 Tensor = torch.Tensor
@@ -100,7 +100,7 @@ def _rms_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> t
 
 _LEAST, _LARGE = 4, 1024.0
 _X = data("x", "M N", large_half=_LARGE)
-_WEIGHT = weight("weight", "N", values="ones_normal")
+_WEIGHT = gain("weight", "N")
 _SUMMED: Any = {"backward_dtypes": ("float32",)}  # on CPUs PyTorch sums gradients of weights in half types
 _EPS, _SMALL_EPS = plain("eps", 1e-5), plain("eps", 1e-6)
 
@@ -147,7 +147,7 @@ _PIXELS: Any = {
     "level": 2,
     "source": "model",
 }
-_CHANNELS = (weight("weight", "C", values="ones_normal"), bias("C"))
+_CHANNELS = (gain("weight", "C"), bias("C"))
 _RUNNING = (
     Arg(name="running_mean", shape="C", role="weight"),
     Arg(name="running_var", shape="C", role="weight", values="variance"),
@@ -277,8 +277,8 @@ TASKS = (
         args=(
             data("q", "B H L D", large_half=_LARGE),
             data("k", "B G L D", large_half=_LARGE),
-            weight("q_weight", "D", values="ones_normal"),
-            weight("k_weight", "D", values="ones_normal"),
+            gain("q_weight", "D"),
+            gain("k_weight", "D"),
             _SMALL_EPS,
         ),
         out=("B H L D", "B G L D"),
@@ -359,7 +359,7 @@ TASKS = (
         derive={"channels": "G * C"},
         args=(
             data("x", "B channels L", large_half=_LARGE, along="channels L"),
-            weight("weight", "channels", values="ones_normal"),
+            gain("weight", "channels"),
             bias("channels"),
             plain("groups", formula="G"),
             _EPS,

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg
-from kerneleval.tasks.define import ROWS, bias, data, fixed, operator, plain, size, weight
+from kerneleval.tasks.define import ROWS, bias, data, fixed, gain, operator, plain, size
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 _LEAST = 4
@@ -81,7 +81,7 @@ def _batch_norm_inference(
 _ROWS = (permutation("row_permutation", {0: 0}, {0: 0}), resampling("row_resampling", {0: 0}, {0: 0}))
 _BATCH = (permutation("batch_permutation", {0: 0}, {0: 0}), resampling("batch_resampling", {0: 0}, {0: 0}))
 _X = data("x", "M N", large_half=_LARGE)
-_WEIGHT, _EPS, _SMALL_EPS = weight("weight", "N", values="ones_normal"), plain("eps", 1e-5), plain("eps", 1e-6)
+_WEIGHT, _EPS, _SMALL_EPS = gain("weight", "N"), plain("eps", 1e-5), plain("eps", 1e-6)
 _CENTRED: Any = {
     "reduction": "N",
     "without": ("constant",),
@@ -96,7 +96,7 @@ _IMAGE: Any = {
     "flops": "8 * B * C * H * W",
 }
 _PIXELS = data("x", "B C H W", large_half=_LARGE)
-_CHANNELS = (weight("weight", "C", values="ones_normal"), bias("C"))
+_CHANNELS = (gain("weight", "C"), bias("C"))
 _FEWER = data("x", "B C H W", large_half=_LARGE, large_half_backward=16.0)  # as of batch_norm
 _INSTANCES: Any = {
     **_IMAGE,
@@ -114,7 +114,7 @@ TASKS = (
         dims=ROWS,
         args=(
             data("x", "M N", large_half=_LARGE),
-            weight("weight", "N", values="ones_normal"),
+            gain("weight", "N"),
             bias("N"),
             plain("eps", 1e-5),
         ),
@@ -138,7 +138,7 @@ TASKS = (
         "normalization",
         "out[m] = x[m] / sqrt(mean(x[m] ** 2) + eps) * weight, mean over the last dim",
         dims=ROWS,
-        args=(data("x", "M N", large_half=_LARGE), weight("weight", "N", values="ones_normal"), plain("eps", 1e-6)),
+        args=(data("x", "M N", large_half=_LARGE), gain("weight", "N"), plain("eps", 1e-6)),
         out=("M N",),
         folded="M",
         reference=_rms_norm,
@@ -157,7 +157,7 @@ TASKS = (
         derive={"channels": "G * C"},
         args=(
             data("x", "B channels L", large_half=_LARGE, along="channels L"),
-            weight("weight", "channels", values="ones_normal"),
+            gain("weight", "channels"),
             bias("channels"),
             plain("groups", formula="G"),
             plain("eps", 1e-5),
@@ -185,7 +185,7 @@ TASKS = (
         args=(
             # where x is strided, PyTorch sums its gradients' terms in float16, and numbers of 1024 overflow there
             data("x", "B C L", large_half=_LARGE, large_half_backward=16.0, along="B L"),
-            weight("weight", "C", values="ones_normal"),
+            gain("weight", "C"),
             bias("C"),
             plain("eps", 1e-5),
         ),
@@ -236,7 +236,7 @@ TASKS = (
         "out[b] = (x[b] - mean(x[b])) / sqrt(var(x[b]) + eps) * weight + bias, biased variance over all of x[b]",
         args=(
             replace(_PIXELS, along="C H W"),
-            weight("weight", "C H W", values="ones_normal"),
+            gain("weight", "C H W"),
             bias("C H W"),
             _EPS,
         ),
