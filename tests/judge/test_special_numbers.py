@@ -318,6 +318,48 @@ def test_gains_of_zero_are_given() -> None:
     assert not wrong("rms_norm", rms_gradients, lambda _: True, direction="backward")
 
 
+def gated(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, *, inverse: bool = False) -> Tensor:
+    """Gated linear attention, 16 steps at once: by the inverse of their decay, or by the decay between two steps."""
+    wide = [x.float().split(16, 2) for x in (q, k, v, torch.nn.functional.logsigmoid(gate.float()))]
+    state, outs = torch.zeros(*q.shape[:2], q.shape[-1], v.shape[-1]), []
+    for queries, keys, values, logs in zip(*wide, strict=True):
+        sums = logs.cumsum(2)
+        seen = torch.ones(2 * sums.shape[2:3], dtype=torch.bool).tril()
+        read = queries * sums.exp()
+        between = (sums[:, :, :, None] - sums[:, :, None]).masked_fill(~seen[..., None], -math.inf).exp()
+        scores = (queries[:, :, :, None] * keys[:, :, None] * between).sum(-1)
+        if inverse:
+            scores = (read @ (keys * (-sums).exp()).mT).tril()
+        outs.append(read @ state + scores @ values)
+        last = sums[:, :, -1:]
+        state = last.exp().mT * state + (keys * (last - sums).exp()).mT @ values
+    return torch.cat(outs, 2).to(q.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gates_that_forget_all_are_given(dtype: str) -> None:
+    assert wrong("gated_linear_attention", functools.partial(gated, inverse=True), plain, dtype)
+    assert not wrong("gated_linear_attention", gated, lambda _: True, dtype)
+
+
+def scan(*args: Tensor, most: float = math.inf) -> Tensor:
+    """A selective scan step by step; what a softplus gives may be held below a number."""
+    u, delta, decay, b, c, skip, z, delta_bias = args
+    step = torch.nn.functional.softplus(delta + delta_bias[:, None]).clamp(max=most)
+    state, outs = torch.zeros(*u.shape[:2], decay.shape[1]), []
+    for at in range(u.shape[2]):
+        taken = (step * u)[:, :, at, None] * b[:, None, :, at]
+        state = torch.exp(-step[:, :, at, None] * decay) * state + taken
+        outs.append((state * c[:, None, :, at]).sum(-1))
+    return (torch.stack(outs, -1) + skip[:, None] * u) * torch.nn.functional.silu(z)
+
+
+def test_steps_beyond_the_bend_of_a_softplus_are_given() -> None:
+    held = functools.partial(scan, most=20.0)
+    assert {distribution for _, distribution in wrong("selective_scan", held, lambda _: True)} == {"common"}
+    assert not wrong("selective_scan", scan, lambda _: True)
+
+
 def entropy_of_logits(x: Tensor, target: Tensor, *, overflows: bool = False) -> Tensor:
     soft = x.exp().log1p() if overflows else x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
     return soft - target * x

@@ -180,6 +180,8 @@ _MEETING = (*_NONFINITE, 0.0, -0.0, 1.0)
 _NONFINITE_EACH = 4
 _RARELY = 8
 """One in so many calls is of the other kind than its layout has (:func:`_apart`)."""
+_RESET = 64
+"""One in so many gates is ``Arg.reset``."""
 _VANISHED = 16
 """One in so many gains is 0 beside ``outlier`` data."""
 _FEW_GAINS = 4
@@ -271,6 +273,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _even_rows(specs, values, seed)
             _at_borders(specs, values, case.direction, seed)
             _unset(specs, values, seed)
+            _resets(specs, values, seed)
             _half_steps(specs, values, seed)
             _one_sided(specs, values, seed)
         case "large_scale" | "small_scale" if case.direction == "forward":
@@ -689,6 +692,15 @@ def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
         if isinstance(spec, TensorSpec) and spec.unset:
             generator = stream(seed, f"unset {spec.name}", "cpu")
             value.mul_(int(torch.randint(2, (), generator=generator)))
+
+
+def _resets(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """Puts ``Arg.reset`` at secret places of data in half types."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.reset and value.dtype.itemsize == 2:
+            generator = stream(seed, f"resets {spec.name}", str(value.device))
+            gone = torch.randint(_RESET, value.shape, generator=generator, device=value.device) == 0
+            value.masked_fill_(gone, spec.reset)
 
 
 def _one_sided(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

@@ -113,6 +113,8 @@ def _rg_lru(x: Tensor, take: Tensor, keep: Tensor, rate: Tensor) -> Tensor:
 SLOW_RATE, SLOW_LOG, SLOW_GATE = (2.0**-10, 0.0), (1.0, -7.0), (1.0, 7.0)
 """``Arg.slow`` of rates of decay, of their logarithms, and of what a sigmoid makes a decay of: some thousand steps are
 remembered."""
+_LINEAR = 30.0
+"""Beyond where kernels take a softplus for its argument; far below zero it is next to nothing."""
 MOST_STATES = 2**22
 """Most numbers of all states of one case: some references hold them all."""
 _CHANNELS = (fixed("B", high=4), size("D", high=1024), size("L", low=2, high=1024), fixed("N", low=2, high=16))
@@ -163,7 +165,7 @@ TASKS = (
         _selective_scan,
         (
             data("u", "B D L", along="L"),
-            data("delta", "B D L"),
+            data("delta", "B D L", common=_LINEAR, common_signs=True),
             data("decay", "D N", values="positive", slow=SLOW_RATE),
             data("b", "B N L"),
             data("c", "B N L", fan_in="N"),
@@ -177,6 +179,7 @@ TASKS = (
         reduction="L + N",
         gathered="max(B * L, D)",
         rows=("long_memory",),
+        forward_only=("common",),
         nonfinite=False,  # as those of linear.py
         where=f"B * D * N > 0 and L > 1 and (B * D * L * N <= {MOST_STATES})",
         source="vllm",
