@@ -287,6 +287,19 @@ def test_a_last_dim_of_one_element_is_transposed(name: str) -> None:
     assert min(met[direction] for direction in task.directions) >= 4
 
 
+@pytest.mark.parametrize(
+    ("name", "one", "many"), [("grouped_query_attention", "L", "BGR"), ("attention", "L", "BH"), ("rope", "L", "BH")]
+)
+def test_a_step_of_decoding_comes_with_several_batches_and_heads(name: str, one: str, many: str) -> None:
+    """A wrong map of heads for single queries passed three of four verdicts: groups were 1 wherever queries were."""
+    task = find(name)
+    planned = shapes.plan(task, Protocol(tier="quick"), SMALL)
+    for _ in range(5):
+        every = [c for c in (*planned, *secret_cases(task, planned, SMALL, large=0)) if c.dtype == "float32"]
+        cases = [c for c in every if c.dims_map[one] == 1 and min(c.dims_map[name] for name in many) > 1]
+        assert {c.direction for c in cases} == set(task.directions)
+
+
 def test_sizes_lie_one_above_a_power_of_two() -> None:
     """Rows are padded to the next power of two by many kernels."""
     task = find("gelu")

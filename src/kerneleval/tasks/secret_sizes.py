@@ -106,17 +106,17 @@ _SIDES = (256, 4096)
 def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: int = 2) -> tuple[Case, ...]:
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
-    For each direction in the first dtype judged: one standard, at sizes between those of the categories; before it,
-    for every dim, one of which that dim is a little smaller; behind it two such, for what is kept by rounded sizes;
-    of it and, before, of one of these, one of which two dims have changed places; one in a layout that is not
-    contiguous, with smaller ones before and behind it; long ones under two distributions that are not standard, large
-    inputs and a secret one; up to three of which some dims are thin that are in no planned case together, or else
-    one; of tensors of three dims or more one whose last dim is 1, transposed; those of :func:`_unlike`; and those of
-    :func:`_special`. In every other dtype one at the sizes of the first of these; a standard one, with smaller ones
-    before it, and at its sizes later one in the first dtype, for what is kept by sizes alone; one under a secret
-    distribution (small inputs where there is an epsilon that they could show) and one of which some dims are thin. In
-    a secret one of these dtypes that of :func:`_lean`. None for tasks with sizes of their own or at the shapes of
-    models, and none where a single case is judged.
+    For each direction in the first dtype judged: one standard, at sizes between those of the categories; before it, for
+    every dim, one of which that dim is a little smaller; behind it two such, for what is kept by rounded sizes; of it
+    and, before, of one of these, one of which two dims have changed places; one in a layout that is not contiguous,
+    with smaller ones before and behind it; long ones under two distributions that are not standard, large inputs and a
+    secret one; up to three of which some dims are thin that are in no planned case together, or else one; of tensors of
+    three dims or more one whose last dim is 1, transposed; that of :func:`_never_beside_many`; those of
+    :func:`_unlike`; and those of :func:`_special`. In every other dtype one at the sizes of the first of these; a
+    standard one, with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by sizes
+    alone; one under a secret distribution (small inputs where there is an epsilon that they could show) and one of
+    which some dims are thin. In a secret one of these dtypes that of :func:`_lean`. None for tasks with sizes of their
+    own or at the shapes of models, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -298,6 +298,7 @@ def _group(
     sizes = functools.partial(_unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken))
     parts = _thin_parts(task, alike, _MOST_THIN if first else 1)
     medium = "medium" if "medium" in categories else categories[0]
+    small = functools.partial(sizes, category="small" if "small" in categories else categories[0])
     unlike: list[dict[str, int] | None] = []
     if first:
         before, near, behind = _near(task, found[0].dims_map, fits)
@@ -307,15 +308,14 @@ def _group(
         planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
         unlike += _unlike(task, planned, categories, sizes, fits)
         if direction == "forward":
-            unlike += _multiplied(task, sizes(category="small" if "small" in categories else categories[0]), fits)
+            unlike += _multiplied(task, small(), fits)
     odd = _others(task, alike)[1] or ["contiguous"]
     for part in parts:
         layout = _CHANCE.choice(("contiguous", _CHANCE.choice(odd)))
         steps = range(1, _THIN + 1) if layout == "contiguous" else (0,)  # no planned one is strided and of one element
         add(_thinned(task, sizes(category=medium), part, steps, fits), EDGE, layout, "standard")
-    if first and "transposed" in odd and (last := _single(task)):
-        small = "small" if "small" in categories else categories[0]
-        add(_alone(task, sizes(category=small), last, fits), EDGE, "transposed", "standard")
+    for dims, layout in _with_ones(task, alike, odd, small, fits) if first else ():
+        add(dims, EDGE, layout, "standard")
     for trial in unlike:
         add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
@@ -587,6 +587,16 @@ def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[st
     return _CHANCE.sample(new, min(len(new), most)) or _CHANCE.sample(every, min(len(every), 1))
 
 
+def _with_ones(
+    task: Task, planned: Sequence[Case], odd: Sequence[str], sizes: Callable[[], dict[str, int] | None], fits: Fits
+) -> Iterator[tuple[dict[str, int] | None, str]]:
+    """Sizes, with layouts, of which one dim is 1."""
+    if "transposed" in odd and (last := _single(task)):
+        yield _alone(task, sizes(), last, fits), "transposed"
+    if name := _never_beside_many(task, planned):
+        yield _alone(task, sizes(), name, fits, 2), "contiguous"
+
+
 def _single(task: Task) -> str:
     """The last dim of the first tensor of three dims or more, if it may be 1: transposed, its stride is another's."""
     names = next((arg.shape.split() for arg in task.table.args if isinstance(arg, Arg) and arg.role == "data"), [])
@@ -594,12 +604,28 @@ def _single(task: Task) -> str:
     return names[-1] if len(names) > 2 and names[-1] in own else ""
 
 
-def _alone(task: Task, dims: Mapping[str, int] | None, last: str, fits: Fits) -> dict[str, int] | None:
-    """The same dims but for the last one, which is 1, and for secret widths and paddings that allow that."""
+def _never_beside_many(task: Task, planned: Sequence[Case]) -> str:
+    """A secret dim that is 1 in no planned case where batch, heads, groups and the like are all above 1, as they are in
+    a step of decoding; empty: there is none.
+    """
+    many = [dim.name for dim in task.dims if not dim.scaled and dim.least == 1 < dim.high]
+    ones = [dim.name for dim in task.dims if dim.scaled and dim.least == 1]
+    beside = [case.dims_map for case in planned if min(map(case.dims_map.__getitem__, many), default=0) > 1]
+    return _CHANCE.choice([name for name in ones if many and all(dims[name] > 1 for dims in beside)] or [""])
+
+
+def _alone(task: Task, dims: Mapping[str, int] | None, name: str, fits: Fits, least: int = 0) -> dict[str, int] | None:
+    """The same dims but for one, which is 1, and for secret widths and paddings (batches, heads) that allow that; these
+    are ``least`` or more, if they can be.
+    """
     fixed = [dim for dim in task.dims if not dim.scaled]
     for number in range(4 * _TRIALS if dims else 0):
-        others = {dim.name: _CHANCE.randrange(dim.least, dim.high + 1, dim.multiple_of) for dim in fixed if number}
-        trial = {**(dims or {}), **others, last: 1}
+        others = {
+            dim.name: _CHANCE.randrange(min(max(dim.least, least), dim.high), dim.high + 1, dim.multiple_of)
+            for dim in fixed
+            if number or least
+        }
+        trial = {**(dims or {}), **others, name: 1}
         if task.allows(trial) and fits(trial):
             return trial
     return None
