@@ -522,7 +522,7 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
 
 
 def test_split_windows_warm_both_processes_of_the_baseline(monkeypatch):
-    """Only one had them: on a GPU the other's calls took 2 % longer in the median, in 1,760 cells of equal code."""
+    """Only one had them: on H200s the other's calls took 0.7 to 2.1 % longer in the median (four runs)."""
     monkeypatch.setattr(timed_pair, "verify", lambda *_: None)
     sides = [_Counted(1e4), _Counted(1e4)]
     pair = replace(pair_of(_Timed(1e4), None), baselines=tuple(sides))
@@ -532,23 +532,6 @@ def test_split_windows_warm_both_processes_of_the_baseline(monkeypatch):
     for _ in range(100):
         pair.cut(buffer, bounds, lambda timed: None, candidate_first=True)
     assert min(len(side.counts) for side in sides) > 20
-
-
-@pytest.mark.parametrize(
-    ("call_ns", "search"),
-    [(2e4, [64]), (2e6, [25, 5]), (2e7, [3, 1])],
-    ids=["as fast", "a hundred times as slow", "a thousand times as slow as the baseline"],
-)
-def test_on_a_gpu_one_first_window_finds_how_many_calls_fill_one(call_ns, search, monkeypatch):
-    """By its first call a kernel seemed so slow that windows of fewer calls came first."""
-    monkeypatch.setattr(clock, "verify", lambda *_: None)
-    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
-    monkeypatch.setattr(type(devices.find("cpu")), "slow_wakes", False)
-    candidate, baseline = _Counted(call_ns), _Counted(2e4)
-    _measured(candidate, baseline, tier="quick", pace_ns=1e4)
-    assert candidate.counts[: 1 + len(search)] == [1, *search]
-    assert set(candidate.counts[1 + len(search) :]) == {search[-1]}
-    assert baseline.counts == candidate.counts
 
 
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])

@@ -30,6 +30,7 @@ __all__ = [
     "Argument",
     "Case",
     "Dim",
+    "Extreme",
     "Folded",
     "Law",
     "Nonfinite",
@@ -203,6 +204,9 @@ skew-symmetric matrices of a norm of 8 to 16 (both ``judge/windows/matrices.py``
 rows are up to 2000, or as large as leaves counts of that mean exact in a half type."""
 
 
+Extreme = bool | Literal["large"]
+"""Whether data reach the ends of the range; ``"large"``: large ones alone."""
+
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:
 
@@ -262,9 +266,9 @@ class TensorSpec:
     large_half_backward: float = 0.0
     """The same for gradients; 0: as forward."""
     nonfinite: Nonfinite = "ieee"
-    extreme: bool = False
-    """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
-    by the same factors in all such arguments of one shape."""
+    extreme: Extreme = False
+    """Whether ``large_scale`` reaches the end of the range and ``small_scale``, unless it is ``"large"``, goes where
+    squares underflow, forward; by the same factors in all such arguments of one shape."""
     divides: bool = False
     """As ``Arg`` has it."""
     epsilon: float = 0.0
@@ -364,7 +368,7 @@ class Arg:
     differentiable: bool = False
     nonfinite: Nonfinite | Literal[""] = ""
     """Empty: what the operator has."""
-    extreme: bool = False
+    extreme: Extreme = False
     divides: bool = False
     """Whether it divides what a remainder is left of. Its ``small_scale`` numbers are 2^26 times smaller forward: fp32
     does not hold such quotients, and the remainder is exact all the same. Not in float16."""
@@ -377,7 +381,7 @@ class Arg:
     """Numbers up to which, or from which on, the formula has another term. A quarter of the standard data is equal to
     one of them, in every type exactly; backward not where that is the 0 at which the range begins."""
     unset: bool = False
-    """Whether all of it is 0 in half of the standard cases, as a parameter that is initialised to 0, beside gradients
+    """Whether all of it is 0 in half of the standard calls, as a parameter that is initialised to 0, beside gradients
     that are not."""
     reset: float = 0.0
     """What a gate is where a state is forgotten: one in 64 of the standard data of half types. In fp32 honest kernels

@@ -24,6 +24,7 @@ from kerneleval.records import (
     ROW_DISTRIBUTIONS,
     Arg,
     Dim,
+    Extreme,
     Law,
     Nonfinite,
     Plain,
@@ -190,7 +191,7 @@ class _Own:
     nonfinite: bool | Nonfinite = "nan"
     """What arguments have under ``nonfinite``, unless they say it themselves. True: ``"ieee"``, because IEEE arithmetic
     defines the output for infinities and NaN; False: ``"none"``."""
-    extreme: bool = False
+    extreme: Extreme = False
     """Whether large and small data reach the ends of the range (``TensorSpec.extreme``)."""
     epsilon: float = 0.0
     """Size of rows that small data come down to (``TensorSpec.epsilon``)."""

@@ -598,7 +598,9 @@ def _with_ones(
 
 
 def _single(task: Task) -> str:
-    """The last dim of the first tensor of three dims or more, if it may be 1: transposed, its stride is another's."""
+    """The last dim of the first argument, if that is a tensor of three dims or more and it may be 1: transposed, its
+    stride is another dim's.
+    """
     names = next((arg.shape.split() for arg in task.table.args if isinstance(arg, Arg) and arg.role == "data"), [])
     own = {dim.name for dim in task.dims if dim.scaled and dim.least == 1}
     return names[-1] if len(names) > 2 and names[-1] in own else ""
@@ -615,13 +617,15 @@ def _never_beside_many(task: Task, planned: Sequence[Case]) -> str:
 
 
 def _alone(task: Task, dims: Mapping[str, int] | None, name: str, fits: Fits, least: int = 0) -> dict[str, int] | None:
-    """The same dims but for one, which is 1, and for secret widths and paddings (batches, heads) that allow that; these
-    are ``least`` or more, if they can be.
+    """The same dims but for one, which is 1. Those that are not scaled (batches, heads, widths, paddings) are drawn
+    until the task allows that; of these, what is 1 or more anyway is ``least`` or more, if it can be.
     """
     fixed = [dim for dim in task.dims if not dim.scaled]
     for number in range(4 * _TRIALS if dims else 0):
         others = {
-            dim.name: _CHANCE.randrange(min(max(dim.least, least), dim.high), dim.high + 1, dim.multiple_of)
+            dim.name: _CHANCE.randrange(
+                min(least, dim.high) if dim.least == 1 < least else dim.least, dim.high + 1, dim.multiple_of
+            )
             for dim in fixed
             if number or least
         }

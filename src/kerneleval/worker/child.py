@@ -1,7 +1,7 @@
 """The worker: runs one candidate and answers the judge's messages. Everything it says is a claim.
 
-It holds no secret: inputs appear in memory that the judge allocated, outputs are copied to places there that the judge
-names only after the computation, and the messages carry shapes, not values.
+It holds no secret: inputs appear in memory that the judge allocated, outputs are copied to places there, and the judge
+says only after the computation which call's outputs go where. The messages carry shapes, not values.
 
 A window is ``go`` (run every prepared call, wait for the device, say so) and ``collect`` (copy the outputs to the
 places named). Correctness and timing use the same two messages, so a candidate cannot know which it is in. Between
@@ -152,7 +152,7 @@ class Worker:
         old = self.arenas.pop(message["name"], None)
         if old is not None:
             self.calls = []
-            self.results = []
+            self.results, self.slots = [], {}
             self.device.release(old)
         self.arenas[message["name"]] = self.device.open(message["handle"], fd)
         return {"op": "mapped"}

@@ -179,11 +179,14 @@ class BoundCase:
 
     def timed_arguments(self, seed: int) -> list[Any]:
         """The same for timed windows: none lie at borders on purpose. Right gradients may be far from the baseline's
-        there, so that each call would be put to the oracle, and outputs infinite: nothing is measured by their rms.
+        there, so that each call would be put to the oracle, and outputs infinite: nothing is measured by their rms. Nor
+        is anything 0 that is so in half of the calls: errors are measured by the rms of one call's outputs.
         """
         if self.problem is not None:
             return self.arguments(seed)
-        specs = [replace(spec, borders=()) if isinstance(spec, TensorSpec) else spec for spec in self.specs]
+        specs = [
+            replace(spec, borders=(), unset=False) if isinstance(spec, TensorSpec) else spec for spec in self.specs
+        ]
         return inputs.draw(specs, self.case, seed, self.device.judge_device)
 
     def upstream(self, args: Sequence[Any], seed: int) -> list[torch.Tensor]:

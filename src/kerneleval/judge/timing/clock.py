@@ -50,9 +50,8 @@ _HELD_UP = 2.5
 """Times its proper length above which a host's first window of so many calls says nothing: it touches new memory, which
 takes twice as long, and something else on the machine may have held it up."""
 
-_MOST_TIMES, _MOST_TIMES_ONCE = 10, 50
-"""The longer of two windows may take this many times its proper length. By the candidate's first call, on a GPU, one
-may seem to take so many times: that call took several times as long as the next ones will."""
+_MOST_TIMES = 10
+"""The longer of two windows may take this many times its proper length."""
 
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
@@ -211,9 +210,6 @@ def _sized(
         known = count == 1 and first is not None and max(side.elapsed_ns for side in first) < effort.window_ns
         if first is None or not known:
             first = pair.one_each(buffer)
-        if count > 1 and not device.slow_wakes and (fewer := _fewer(first[0], count, effort)):
-            count = most = fewer
-            continue
         filled = _filled(*first)
         if 1 < count < most and device.slow_wakes and filled > _HELD_UP * effort.window_ns:
             filled = min(filled, _filled(*pair.one_each(buffer)))
@@ -226,14 +222,6 @@ def _sized(
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
-def _fewer(mine: Window, count: int, effort: Effort) -> int:
-    """How many calls of the candidate fill the longest window that it may have, if ``count`` take twice as long or
-    more; else 0.
-    """
-    most_ns = _MOST_TIMES * effort.window_ns
-    return max(1, int(count * most_ns / mine.elapsed_ns)) if mine.elapsed_ns > 2 * most_ns else 0
-
-
 def _beside_others(effort: Effort) -> Effort:
     """The effort where other judges use the hardware: the noise of an idle machine says little then, so there are
     enough quads for their own scatter to count.
@@ -242,16 +230,15 @@ def _beside_others(effort: Effort) -> Effort:
     return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
 
 
-def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort, device: Device) -> int:
+def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort) -> int:
     """Calls with which the search for a window's number begins: those that fill the baseline's at its known pace, but
-    not so many that the candidate, by its first call, would need too long for one window.
+    not more than the candidate, by its first call, would need ten times as long for.
     """
     if not pace_ns:
         return 1
     mine, theirs = first
     own_ns = max(mine.elapsed_ns - (theirs.elapsed_ns - theirs.event_ns), 1e3)
-    most_times = _MOST_TIMES if device.slow_wakes else _MOST_TIMES_ONCE
-    return max(1, math.ceil(min(1 / pace_ns, most_times / own_ns) * effort.window_ns))
+    return max(1, math.ceil(min(effort.window_ns / pace_ns, _MOST_TIMES * effort.window_ns / own_ns)))
 
 
 def _filled(mine: Window, theirs: Window) -> float:
@@ -296,8 +283,9 @@ def measure(
     held = [_outputs_of(first[0], alone.layout, 0)]
     most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
-        effort = _beside_others(effort) if judge_count(device.hardware()) > 1 else effort
-        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort, device), most)
+        if judge_count(device.hardware()) > 1:
+            effort = _beside_others(effort)
+        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
         del alone, first
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
@@ -305,9 +293,10 @@ def measure(
         if not candidate.unchanged(held, limit.calls_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found, cell.call, len(buffer.layout.calls), session, device)
-        seconds = effort.energy_s if cell.energy and session == 0 and not cell.gradient_alone else 0.0
-        how = cell.bounds, cell.arbiter
-        joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
+        joules: Evidence = {}
+        if effort.energy_s and cell.energy and session == 0 and not cell.gradient_alone:
+            how = cell.bounds, cell.arbiter
+            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, how)
         recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples)
     run = TimedRun(
         samples=samples,

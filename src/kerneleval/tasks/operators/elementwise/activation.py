@@ -96,9 +96,15 @@ TASKS = (
         relations=(_PLUS_X,),
     ),
     _activation(
-        "quick_gelu", "out = x * sigmoid(1.702 * x)", _quick_gelu, 5, source="model", relations=(_PLUS_X,), extreme=True
+        "quick_gelu",
+        "out = x * sigmoid(1.702 * x)",
+        _quick_gelu,
+        5,
+        source="model",
+        relations=(_PLUS_X,),
+        extreme="large",
     ),
-    _activation("silu", "out = x * sigmoid(x)", F.silu, 4, relations=(_PLUS_X,), extreme=True),
+    _activation("silu", "out = x * sigmoid(x)", F.silu, 4, relations=(_PLUS_X,), extreme="large"),
     _activation("mish", "out = x * tanh(log(1 + e ** x))", F.mish, 5),
     _activation(
         "sigmoid",
@@ -106,9 +112,9 @@ TASKS = (
         torch.sigmoid,
         3,
         relations=(reflected(lambda out, x: 1 - out),),
-        extreme=True,
+        extreme="large",
     ),
-    _activation("log_sigmoid", "out = log(1 / (1 + e ** -x))", F.logsigmoid, 4, relations=(_PLUS_X,), extreme=True),
+    _activation("log_sigmoid", "out = log(1 / (1 + e ** -x))", F.logsigmoid, 4, relations=(_PLUS_X,), extreme="large"),
     _activation("tanh", "out = tanh(x)", torch.tanh, 1, relations=(ODD,), nonfinite=True),
     _activation("tanhshrink", "out = x - tanh(x)", F.tanhshrink, 2, relations=(ODD,)),
     _activation("softsign", "out = x / (1 + |x|)", F.softsign, 3, relations=(ODD,)),
@@ -119,7 +125,7 @@ TASKS = (
         5,
         plain("beta", 1.5),
         relations=(),
-        extreme=True,
+        extreme="large",
     ),
     _activation(
         "hardtanh",

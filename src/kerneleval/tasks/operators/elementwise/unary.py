@@ -214,11 +214,13 @@ TASKS = (
         values="symmetric",
         relations=(reflected(lambda out, x: math.pi - out),),
     ),
-    pointwise("atan", "out = arctan(x)", torch.atan, 1, relations=(ODD,), nonfinite=True, extreme=True),
+    pointwise("atan", "out = arctan(x)", torch.atan, 1, relations=(ODD,), nonfinite=True, extreme="large"),
     pointwise("sinh", "out = sinh(x)", torch.sinh, 1, relations=(ODD,), without=_HUGE, nonfinite=True),
     pointwise("cosh", "out = cosh(x)", torch.cosh, 1, relations=(EVEN,), without=_HUGE, nonfinite=True),
-    pointwise("asinh", "out = arsinh(x)", torch.asinh, 1, relations=(ODD,), nonfinite=True, extreme=True),
-    pointwise("acosh", "out = arcosh(x), x >= 1", torch.acosh, 1, values="above_one", without=("zeros",), extreme=True),
+    pointwise("asinh", "out = arsinh(x)", torch.asinh, 1, relations=(ODD,), nonfinite=True, extreme="large"),
+    pointwise(
+        "acosh", "out = arcosh(x), x >= 1", torch.acosh, 1, values="above_one", without=("zeros",), extreme="large"
+    ),
     pointwise("atanh", "out = artanh(x), |x| < 1", torch.atanh, 1, values="symmetric", relations=(ODD,)),
     pointwise(
         "sinc",
