@@ -591,13 +591,13 @@ def _with_ones(
     task: Task, planned: Sequence[Case], odd: Sequence[str], sizes: Callable[[], dict[str, int] | None], fits: Fits
 ) -> Iterator[tuple[dict[str, int] | None, str]]:
     """Sizes, with layouts, of which one dim is 1."""
-    if "transposed" in odd and (last := _single(task)):
-        yield _alone(task, sizes(), last, fits), "transposed"
+    if "transposed" in odd and (last := _last_dim(task)):
+        yield _set_to_one(task, sizes(), last, fits), "transposed"
     if name := _never_beside_many(task, planned):
-        yield _alone(task, sizes(), name, fits, 2), "contiguous"
+        yield _set_to_one(task, sizes(), name, fits, 2), "contiguous"
 
 
-def _single(task: Task) -> str:
+def _last_dim(task: Task) -> str:
     """The last dim of the first argument, if that is a tensor of three dims or more and it may be 1: transposed, its
     stride is another dim's.
     """
@@ -616,7 +616,9 @@ def _never_beside_many(task: Task, planned: Sequence[Case]) -> str:
     return _CHANCE.choice([name for name in ones if many and all(dims[name] > 1 for dims in beside)] or [""])
 
 
-def _alone(task: Task, dims: Mapping[str, int] | None, name: str, fits: Fits, least: int = 0) -> dict[str, int] | None:
+def _set_to_one(
+    task: Task, dims: Mapping[str, int] | None, name: str, fits: Fits, least: int = 0
+) -> dict[str, int] | None:
     """The same dims but for one, which is 1. Those that are not scaled (batches, heads, widths, paddings) are drawn
     until the task allows that; of these, what is 1 or more anyway is ``least`` or more, if it can be.
     """

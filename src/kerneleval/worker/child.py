@@ -250,7 +250,7 @@ class Worker:
 
     def _leave_processor(self) -> None:
         """Workers of an accelerator share a processor in windows alone: else what they do at once would take turns.
-        One that may go anywhere stays where it is for some ms yet, so at first it may go anywhere else.
+        The system moves a process that may run anywhere only after some ms, so for a moment this one may not stay.
         """
         if not self.device.pauses:
             allow_processors(self.processors - {self.shared_processor})

@@ -178,9 +178,10 @@ class BoundCase:
         return inputs.draw(self.specs, self.case, seed, self.device.judge_device)
 
     def timed_arguments(self, seed: int) -> list[Any]:
-        """The same for timed windows: none lie at borders on purpose. Right gradients may be far from the baseline's
-        there, so that each call would be put to the oracle, and outputs infinite: nothing is measured by their rms. Nor
-        is anything 0 that is so in half of the calls: errors are measured by the rms of one call's outputs.
+        """The same for timed windows, without numbers at borders (``Arg.borders``) and without parameters of 0
+        (``Arg.unset``). At borders right gradients may be far from the baseline's, and each call would be put to the
+        oracle; outputs may be infinite, and errors are measured by their rms. That rms is taken from one call, so it
+        must not depend on whether the parameters are 0.
         """
         if self.problem is not None:
             return self.arguments(seed)

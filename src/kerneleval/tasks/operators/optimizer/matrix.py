@@ -106,7 +106,7 @@ def _unscale(grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
 _SCHULZ_FLOPS = "3 * M * N + steps * (4 * min(M, N) ** 2 * max(M, N) + 2 * min(M, N) ** 3 + 2 * min(M, N) ** 2 + M * N)"
 _P, _G = data("param", "M N"), data("grad", "M N")
 _FIRST = data("param", "M N", unset=True)
-"""Parameters that are 0 in half of the calls: so is a rate that is a multiple of their norm, without a guard."""
+"""Parameters that are 0 in half of the calls. A rate that is a multiple of their norm needs a guard there."""
 _M, _V = data("m", "M N"), data("v", "M N", values="variance")
 _LR, _EPS, _DECAY, _STEP = (
     plain("lr", 0.1),
@@ -170,7 +170,7 @@ TASKS = (
             _G,
             data("rows", "M", values="variance"),
             data("columns", "N", values="variance"),
-            # from the second step on 1 / sqrt(t) is the lesser; the rate is, where other numbers are drawn
+            # larger than 1 / sqrt(t) from the second step on; other numbers that are drawn may be smaller
             *(plain("lr", 0.75), plain("decay", 0.8), plain("eps", 1e-3), plain("clip", 0.8), _DECAY, _STEP),
         ),
         out=("M N", "M", "N"),
