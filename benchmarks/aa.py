@@ -42,7 +42,7 @@ def main() -> None:
         report = Report("aa", judge.machine, options.out)
         started = time.monotonic()
         noise = judge.noise(protocol)
-        report.say(f"noise by duration class (spread of a quad, between sessions): {noise}", "")
+        report.say(f"noise by duration class (spread of a block, between sessions): {noise}", "")
         done = []
         with until_ended():
             for name in names:
@@ -69,13 +69,13 @@ def _tell(report: Report, rows: list, failures: list, skipped: list) -> None:
     table = []
     for name, case, t in rows:
         us = statistics.median(t.samples.baseline_ns) / 1e3
-        calls, quads = t.samples.calls, len(t.samples.baseline_ns) // 2
+        calls, blocks = t.samples.calls, len(t.samples.baseline_ns) // 2
         interval = f"[{t.low:.4f}, {t.high:.4f}]"
         where = (name, case.direction, case.shape_category)
-        figures = (t.time, f"{us:.1f}", calls, quads, f"{t.speedup:.4f}", interval, f"{t.margin:.3f}", t.claim)
+        figures = (t.time, f"{us:.1f}", calls, blocks, f"{t.speedup:.4f}", interval, f"{t.margin:.3f}", t.claim)
         table.append((*where, *figures))
     report.table(
-        ("operator", "direction", "shape", "time", "us", "calls", "quads", "speedup", "interval", "margin", "claim"),
+        ("operator", "direction", "shape", "time", "us", "calls", "blocks", "speedup", "interval", "margin", "claim"),
         table,
     )
     contain = [t.low <= 1 <= t.high for _, _, t in rows]

@@ -2,7 +2,7 @@
 
 A scene says how the times of windows scatter on a machine. Noise figures come from A/A sessions simulated on the same
 machine, as the judge measures them; three scenes are judged on a machine that became worse or better. The cells of a
-verdict then go through the tier's own number of sessions and quads, its rule for ending one, and the claim. Device
+verdict then go through the tier's own number of sessions and blocks, its rule for ending one, and the claim. Device
 times are those of calls of 0.1 ms by the workers' events, beside a clock whose windows scatter by 10 us.
 
 ``faster, slower``: claims at a true ratio of 1, of so many cells; none is the goal. ``within``: the share of 95 %
@@ -29,9 +29,8 @@ from kerneleval.records import Samples, Timing
 from kerneleval.records.outcomes import TimeKind
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Scatter = Callable[[np.random.Generator, int], tuple[Floats, Floats, Floats]]
-WINDOWS = 4
-"""In a quad: two of either side, in the order ABBA or BAAB."""
 CALL_NS: dict[TimeKind, float] = {"call": 16e3, "device": 1e5}
 CLOCK_NS = 1e4
 """How far what a window takes beyond its calls scatters (standard deviation)."""
@@ -128,7 +127,7 @@ SCENES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Log times of the windows of one session, in the order of the product's samples."""
+    """Log times of the windows of one session, in the order of the product's samples: two entries for each block."""
 
     candidate: Floats
     baseline: Floats
@@ -137,18 +136,18 @@ class Windows:
     """What the judge's clock has beyond the calls (ns), shape (windows, 2): the candidate's, the baseline's."""
 
     @property
-    def quads(self) -> Floats:
+    def blocks(self) -> Floats:
         """Log speedups."""
         found: Floats = (self.baseline - self.candidate).reshape(-1, 2).mean(axis=1)
         return found
 
-    def first(self, quads: int) -> Windows:
-        """Those of the first so many quads."""
+    def first(self, blocks: int) -> Windows:
+        """Those of the first so many blocks."""
         return Windows(
-            candidate=self.candidate[: 2 * quads],
-            baseline=self.baseline[: 2 * quads],
-            processes=self.processes[: 2 * quads],
-            beyond=self.beyond[: 2 * quads],
+            candidate=self.candidate[: 2 * blocks],
+            baseline=self.baseline[: 2 * blocks],
+            processes=self.processes[: 2 * blocks],
+            beyond=self.beyond[: 2 * blocks],
         )
 
     def disturbed(self, window_ns: float, kind: TimeKind, usual: float) -> bool:
@@ -157,17 +156,38 @@ class Windows:
         return disturbed(times + self.beyond, times) if kind == "device" else disturbed(times, usual=usual)
 
 
-def measured(generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float) -> Windows:
-    """So many quads."""
-    mine, *theirs = scene.windows(generator, count * WINDOWS)
-    first = generator.integers(2, size=count).astype(bool)
-    order = np.where(first[:, None], [[0, 3, 1, 2]], [[1, 2, 0, 3]]) + WINDOWS * np.arange(count)[:, None]
-    own, other = order[:, :2].ravel(), order[:, 2:].ravel()
-    begins = generator.integers(2, size=count)
-    processes = np.stack([begins, 1 - begins], axis=1).ravel()
-    baseline = np.where(processes == 0, theirs[0][other], theirs[1][other])
+def measured(
+    generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float, twins: bool
+) -> Windows:
+    """So many blocks, with two processes of the baseline (``twins``) or one."""
+    sides, order, processes = places(generator, count, twins)
+    mine, *theirs = scene.windows(generator, sides * count)
+    baseline = np.where(processes == 0, theirs[0][order[1]], theirs[1][order[1]])
     beyond = generator.normal(0, CLOCK_NS, (2 * count, 2))
-    return Windows(candidate=worse * mine[own] - truth, baseline=worse * baseline, processes=processes, beyond=beyond)
+    if twins:  # one window of the candidate's stands in both entries
+        beyond[1::2, 0] = beyond[::2, 0]
+    return Windows(
+        candidate=worse * mine[order[0]] - truth, baseline=worse * baseline, processes=processes, beyond=beyond
+    )
+
+
+def places(generator: np.random.Generator, count: int, twins: bool) -> tuple[int, Indices, Indices]:
+    """Windows in a block; when the windows of each entry of so many blocks come, the candidate's and the baseline's,
+    shape (2, entries); and of which process of the baseline they are.
+    """
+    if not twins:
+        first = generator.integers(2, size=count).astype(bool)
+        order = np.where(first[:, None], [[0, 3, 1, 2]], [[1, 2, 0, 3]]) + 4 * np.arange(count)[:, None]
+        return 4, np.stack([order[:, :2].ravel(), order[:, 2:].ravel()]), np.zeros(2 * count, dtype=np.int64)
+    thirds = -(-count // 3)
+    sides = np.repeat(generator.permuted(np.tile(np.arange(3), (thirds, 1)), axis=1), 3, axis=0)
+    turns = generator.permuted(np.tile(np.arange(3), (thirds, 1)), axis=1).ravel()
+    # when each side's window comes: the candidate's is side 0
+    order = (sides + turns[:, None])[:count] % 3 + 3 * np.arange(count)[:, None]
+    theirs = np.sort(order[:, 1:], axis=1)
+    processes = (order[:, 1:] != theirs).astype(np.int64)
+    processes = np.where(processes[:, :1] == 0, [[0, 1]], [[1, 0]]).ravel()
+    return 3, np.stack([np.repeat(order[:, 0], 2), theirs.ravel()]), processes
 
 
 def session(
@@ -178,17 +198,18 @@ def session(
     worse: float,
     kind: TimeKind,
     usual: float = 0.0,
+    twins: bool = True,
 ) -> Windows:
-    """The windows that the tier measures: until its rule ends the session, or its quads are used up; ``usual``: see
-    :attr:`kerneleval.judge.timing.statistics.Noise.usual`.
+    """The windows that the tier measures: until its rule ends the session, or its blocks are used up; ``usual``: see
+    :attr:`kerneleval.judge.timing.statistics.Noise.usual`; ``twins``: see :func:`measured`.
     """
-    most = max(effort.max_quads, MOST_DISTURBED)
-    windows = measured(generator, scene, most, truth, worse)
-    ratios = windows.quads
-    for number in range(effort.min_quads, effort.max_quads):
+    most = max(effort.max_blocks, MOST_DISTURBED)
+    windows = measured(generator, scene, most, truth, worse, twins)
+    ratios = windows.blocks
+    for number in range(effort.min_blocks, effort.max_blocks):
         if number > 1 and 2 * ratios[:number].std(ddof=1) / math.sqrt(number) < effort.half_width:
             return windows.first(number)
-    for number in range(effort.max_quads, most):
+    for number in range(effort.max_blocks, most):
         if not windows.first(number).disturbed(effort.window_ns, kind, usual):
             return windows.first(number)
     return windows
@@ -204,7 +225,10 @@ def noise_of(generator: np.random.Generator, scene: Scene, effort: Effort, kind:
     """As :func:`kerneleval.judge.timing.timer.measure_noise` finds it: three sessions of A/A runs."""
     found = []
     for mine, theirs, _ in offsets(generator, scene, 3, 1.0):
-        runs = [session(generator, scene, effort, 0.0, 1.0, kind).quads for _ in range(max(1, 4 // effort.min_quads))]
+        runs = [
+            session(generator, scene, effort, 0.0, 1.0, kind, twins=False).blocks
+            for _ in range(max(1, 4 // effort.min_blocks))
+        ]
         found.append(np.concatenate(runs) + theirs - mine)
     known = (_RECORDED_BETWEEN[1], _RECORDED_FARTHEST[1]) if kind == "device" else ()  # of its duration class
     return _noise(found, *known)

@@ -25,7 +25,7 @@ from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task
 from kerneleval.tasks import shapes
 from kerneleval.tasks.real_shapes import real_shapes
 
-_WINDOW_NS, _CALLS, _QUADS = 8e6, 512, 3
+_WINDOW_NS, _CALLS, _BLOCKS = 8e6, 512, 3
 """Windows as long as the standard tier's, in one session."""
 
 _BYTES, _FLOPS = 1 << 30, 10_000_000_000_000
@@ -94,7 +94,7 @@ def main() -> None:
         none = NoiseFigures(call=(Noise(spread=0.0, between=0.0),) * len(CLASSES_NS), device=())
         judge.noise = lambda *_: none  # type: ignore[method-assign]
         TIERS["quick"] = replace(
-            TIERS["quick"], window_ns=_WINDOW_NS, max_calls=_CALLS, min_quads=_QUADS, max_quads=_QUADS
+            TIERS["quick"], window_ns=_WINDOW_NS, max_calls=_CALLS, min_blocks=_BLOCKS, max_blocks=_BLOCKS
         )
         work = [(name, False) for name in names if "large" in kinds]
         work += [(name, True) for name in names if "model" in kinds and real_shapes(tasks.find(name))]

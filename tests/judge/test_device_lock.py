@@ -289,7 +289,7 @@ def test_judges_of_a_hardware_are_counted(hardware: str) -> None:
     assert judge_count(hardware) == 0
 
 
-def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_own_quads(
+def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_own_blocks(
     judge: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "gelu.py"
@@ -364,13 +364,13 @@ def test_cells_are_measured_within_a_turn_but_for_the_calls_that_may_compile(
 
     judge.noise(Protocol(tier="quick"))  # measured before anything is watched
     monkeypatch.setattr(clock.Pair, "first_calls", watched("first calls", clock.Pair.first_calls))
-    monkeypatch.setattr(clock, "_in_quads", watched("quads", clock._in_quads))
+    monkeypatch.setattr(clock, "_in_blocks", watched("blocks", clock._in_blocks))
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     options: Any = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
     verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)
     assert verdict.verdict == "passed", verdict.message
-    assert set(turns) == {("first calls", ""), ("quads", judge.device.hardware())}
+    assert set(turns) == {("first calls", ""), ("blocks", judge.device.hardware())}
 
 
 def test_seconds_in_which_others_measured_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

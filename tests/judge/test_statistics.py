@@ -35,26 +35,26 @@ def _samples(candidate: list[float], baseline: list[float], **more: object) -> S
 
 
 def equal_code(
-    rng: np.random.Generator, *, sessions: int = 1, quads: int = 2, sigma: float = 0.01, off: float = 0.0
+    rng: np.random.Generator, *, sessions: int = 1, blocks: int = 2, sigma: float = 0.01, off: float = 0.0
 ) -> Samples:
-    """Windows of equal code: quads of this standard deviation, processes that are off by so much in every session."""
+    """Windows of equal code of this standard deviation, in processes that are off by so much in every session."""
     mine, theirs, processes = [], [], []
     for _ in range(sessions):
         own, *both = rng.normal(0, off / math.sqrt(2), 3)
-        for _ in range(quads):
+        for _ in range(blocks):
             order = rng.permutation(2)
-            mine += (own + rng.normal(0, sigma, 2)).tolist()
+            mine += [own + rng.normal(0, sigma)] * 2
             theirs += (np.array(both)[order] + rng.normal(0, sigma, 2)).tolist()
             processes += order.tolist()
-    numbers = tuple(number for number in range(sessions) for _ in range(2 * quads))
+    numbers = tuple(number for number in range(sessions) for _ in range(2 * blocks))
     return _samples(
         np.exp(mine).tolist(), np.exp(theirs).tolist(), sessions=numbers, processes=tuple(processes), calls=1000
     )
 
 
-def test_quads_average_two_pairs() -> None:
-    quads = pair_log_ratios(_samples([1.0, 1.0, 1.0, 1.0], [math.e, 1.0, 1.0, 1.0]))
-    assert np.allclose(quads[0], [0.5, 0.0])
+def test_blocks_average_two_pairs() -> None:
+    blocks = pair_log_ratios(_samples([1.0, 1.0, 1.0, 1.0], [math.e, 1.0, 1.0, 1.0]))
+    assert np.allclose(blocks[0], [0.5, 0.0])
 
 
 def test_a_window_that_sank_below_its_constant_claims_nothing() -> None:
@@ -74,33 +74,33 @@ def test_scatter_of_the_constant_widens_the_interval() -> None:
 
 
 def test_equal_code_is_the_baselines_two_processes() -> None:
-    """The second is 10 % slower in every quad, whichever of the two is first."""
+    """The second is 10 % slower in every block, whichever of the two is first."""
     samples = _samples([1.0] * 4, [1.0, 1.1, 1.1, 1.0], processes=(0, 1, 1, 0))
     (found,) = of_equal_code(samples)
     assert np.allclose(found, -math.log(1.1))
     assert of_equal_code(_samples([1.0] * 4, [1.0] * 4)) == []
 
 
-@pytest.mark.parametrize(("sessions", "quads"), [(1, 1), (1, 2), (2, 4), (3, 5)])
+@pytest.mark.parametrize(("sessions", "blocks"), [(1, 1), (1, 2), (2, 4), (3, 5)])
 @pytest.mark.parametrize(("busier", "off"), [(1.0, 0.003), (5.0, 0.003), (1.0, 0.03)])
-def test_intervals_cover_the_truth(sessions: int, quads: int, busier: float, off: float) -> None:
+def test_intervals_cover_the_truth(sessions: int, blocks: int, busier: float, off: float) -> None:
     """Of eight cells in a verdict, on the machine as it was, five times busier, and with processes ten times as far
     apart: 95 % contain the truth, or more. By the figures of the idle machine alone it were 30 to 60 %.
     """
     rng = np.random.default_rng(7)
     inside = 0
     for _ in range(100):
-        cells = [equal_code(rng, sessions=sessions, quads=quads, sigma=0.01 * busier, off=off) for _ in range(8)]
+        cells = [equal_code(rng, sessions=sessions, blocks=blocks, sigma=0.01 * busier, off=off) for _ in range(8)]
         inside += sum(timing.low <= 1 <= timing.high for timing in timings_of([(one, NOISE) for one in cells]))
     assert inside / 800 > 0.92
 
 
-@pytest.mark.parametrize(("sessions", "quads"), [(1, 2), (2, 4), (3, 5)])
+@pytest.mark.parametrize(("sessions", "blocks"), [(1, 2), (2, 4), (3, 5)])
 @pytest.mark.parametrize(("busier", "off"), [(15.0, 0.003), (1.0, 0.1), (0.2, 0.0)])
-def test_equal_code_is_called_neither_faster_nor_slower(sessions: int, quads: int, busier: float, off: float) -> None:
+def test_equal_code_is_called_neither_faster_nor_slower(sessions: int, blocks: int, busier: float, off: float) -> None:
     rng = np.random.default_rng(11)
     for _ in range(100):
-        cells = [equal_code(rng, sessions=sessions, quads=quads, sigma=0.01 * busier, off=off) for _ in range(8)]
+        cells = [equal_code(rng, sessions=sessions, blocks=blocks, sigma=0.01 * busier, off=off) for _ in range(8)]
         claims = {timing.claim for timing in timings_of([(one, NOISE) for one in cells])}
         assert not claims & {"faster", "slower"}
 
@@ -115,7 +115,7 @@ def test_a_quiet_machine_tells_five_percent() -> None:
     assert claimed >= 0.95 * 400
 
 
-def test_the_error_between_sessions_does_not_shrink_with_quads() -> None:
+def test_the_error_between_sessions_does_not_shrink_with_blocks() -> None:
     noise = Noise(spread=0.0, between=0.01)
     few, many = (_samples([1e6] * n, [1e6] * n) for n in (10, 1000))
     assert error_of(few, noise, 1.0, KNOWN) == error_of(many, noise, 1.0, KNOWN)
@@ -138,10 +138,10 @@ def test_claims(half: float, surer: float, log_speedup: float, noise: float, cla
     assert claim_of(half, surer, log_speedup, noise) == claim
 
 
-def test_one_disturbed_quad_moves_nothing():
-    """Seen on an H200: 2 of 16 quads of a launch-bound kernel off by 30 %, the others by 3 % at most."""
+def test_one_disturbed_block_moves_nothing():
+    """Seen on an H200: 2 of 16 blocks of a launch-bound kernel off by 30 %, the others by 3 % at most."""
     rng = np.random.default_rng(1)
-    quiet = equal_code(rng, quads=16, sigma=0.003)
+    quiet = equal_code(rng, blocks=16, sigma=0.003)
     disturbed = replace(
         quiet, candidate_ns=tuple(t * (1.3 if 6 <= i < 10 else 1.0) for i, t in enumerate(quiet.candidate_ns))
     )
@@ -150,15 +150,15 @@ def test_one_disturbed_quad_moves_nothing():
     assert after.low <= 1 <= after.high
 
 
-@pytest.mark.parametrize("what", ["sessions", "quads", "windows"])
+@pytest.mark.parametrize("what", ["sessions", "blocks", "windows"])
 def test_a_cell_that_scatters_more_than_equal_code_rests_on_its_own(what: str) -> None:
     """The baseline is steady in all cells; the candidate of one is not, and looks a fifth faster by chance."""
     rng = np.random.default_rng(17)
-    shape = {"sessions": (3, 2), "quads": (1, 4), "windows": (1, 2)}[what]
-    cells = [equal_code(rng, sessions=shape[0], quads=shape[1], sigma=0.002) for _ in range(8)]
+    shape = {"sessions": (3, 2), "blocks": (1, 4), "windows": (1, 2)}[what]
+    cells = [equal_code(rng, sessions=shape[0], blocks=shape[1], sigma=0.002) for _ in range(8)]
     count = len(cells[0].candidate_ns)
-    part = {"sessions": count // 3, "quads": count // 4, "windows": 1}[what]
-    times = (1.0,) * part + (0.7,) * (count - 2 * part) + (1.0,) * part if what == "quads" else None
+    part = {"sessions": count // 3, "blocks": count // 4, "windows": 2}[what]
+    times = (1.0,) * part + (0.7,) * (count - 2 * part) + (1.0,) * part if what == "blocks" else None
     times = times or tuple(0.6 if i // part % 2 else 1.0 for i in range(count))
     own = replace(cells[0], candidate_ns=tuple(t * f for t, f in zip(cells[0].candidate_ns, times, strict=True)))
     noise = Noise(spread=0.002, between=0.002)
@@ -173,11 +173,11 @@ def test_how_sure_follows_student():
 
 
 def test_a_busier_machine_shows_in_the_processes_of_a_verdict() -> None:
-    """Cells of one quad each, on the machine as it was when its noise was measured, and three times as busy."""
+    """Cells of one block each, on the machine as it was when its noise was measured, and three times as busy."""
     rng = np.random.default_rng(3)
     noise = Noise(spread=0.01, between=0.0)
     steady, busy = (
-        scatter_now([(equal_code(rng, quads=1, sigma=sigma), noise) for _ in range(400)]) for sigma in (0.01, 0.03)
+        scatter_now([(equal_code(rng, blocks=1, sigma=sigma), noise) for _ in range(400)]) for sigma in (0.01, 0.03)
     )
     assert steady == (pytest.approx(1.0, abs=0.2), KNOWN + 400)
     assert busy == (pytest.approx(9.0, rel=0.2), 400)
@@ -190,7 +190,7 @@ def test_the_noise_figures_count_less_beside_two_or_three_sessions(sessions: int
     assert scatter_now([(replace(cell, sessions=numbers), NOISE)]) == (1.0, known + sessions)
 
 
-def test_one_disturbed_quad_makes_no_busy_machine() -> None:
+def test_one_disturbed_block_makes_no_busy_machine() -> None:
     steady = [(_samples([1.0] * 2, [1.0, 1.01], processes=(0, 1)), NOISE) for _ in range(8)]
     disturbed = [*steady[1:], (_samples([1.0] * 2, [1.0, 1.5], processes=(0, 1)), NOISE)]
     assert scatter_now(steady)[0] == 1.0

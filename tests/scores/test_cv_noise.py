@@ -97,18 +97,18 @@ def test_the_parts_by_shape_and_direction_are_corrected_alike():
     assert table["backward"].n == 6
 
 
-@pytest.mark.parametrize(("sessions", "quads"), [(1, 4), (2, 4), (2, 16), (3, 5)])
-def test_the_standard_error_is_the_one_that_made_the_interval(sessions, quads):
-    """Student's quantile is no part of it. A median of few quads is better than the formula for many says."""
+@pytest.mark.parametrize(("sessions", "blocks"), [(1, 4), (2, 4), (2, 16), (3, 5)])
+def test_the_standard_error_is_the_one_that_made_the_interval(sessions, blocks):
+    """Student's quantile is no part of it. A median of few blocks is better than the formula for many says."""
     generator, spread = np.random.default_rng(5), 0.1
     errors, squares = [], []
     for _ in range(400):
-        logs = generator.normal(0, spread * math.sqrt(2), sessions * quads * 2)
+        logs = generator.normal(0, spread * math.sqrt(2), sessions * blocks * 2)
         made = Samples(
             candidate_ns=(1e6,) * len(logs),
             baseline_ns=tuple(1e6 * np.exp(logs)),
             calls=1,
-            sessions=tuple(np.repeat(np.arange(sessions), quads * 2).tolist()),
+            sessions=tuple(np.repeat(np.arange(sessions), blocks * 2).tolist()),
         )
         (cell,) = timings_of([(made, Noise(spread=1e-6, between=0.0))])
         errors.append(math.log(cell.speedup))

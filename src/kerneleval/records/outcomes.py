@@ -44,7 +44,8 @@ class Samples:
     """Raw timing samples of one cell; statistics are computed on reading.
 
     The i-th entries of all tuples belong to the same window pair: two windows over inputs of equal content, one in the
-    candidate's worker, one in the baseline's.
+    candidate's worker, one in the baseline's. A block has two entries; where the baseline has two processes, both
+    entries have the same window of the candidate's.
     """
 
     candidate_ns: tuple[float, ...] = ()

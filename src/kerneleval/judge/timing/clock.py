@@ -1,4 +1,4 @@
-"""The judge's clock: quads of commit-reveal windows, candidate and baseline over inputs of equal content.
+"""The judge's clock: blocks of commit-reveal windows, candidate and baseline over inputs of equal content.
 
 Each pair of windows meets contents that neither worker has seen: the buffer is refreshed between pairs, and both
 workers of a pair get the same buffer, so the trusted baseline's outputs are the expectation for the candidate's. How
@@ -11,7 +11,7 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing.effort import HOST_TIERS, TIERS, Effort
 from kerneleval.judge.timing.energy import energy_in_windows
 from kerneleval.judge.timing.pair import (
+    CANDIDATE,
     Arbiter,
     BaselineSide,
     CutMismatch,
@@ -113,7 +114,7 @@ class TimedCell:
     """Raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the bounds: a few
     numbers may be ill-conditioned, and then the baseline may be as far off as the candidate."""
     usual: Callable[[float], float] = lambda call_ns: 0.0
-    """ns of a call -> how far quads of such calls scatter here; see :func:`disturbed`."""
+    """ns of a call -> how far blocks of such calls scatter here; see :func:`disturbed`."""
     pace_ns: float = 0.0
     """What a call of the baseline took in an earlier session, from which the search for the number of calls begins; 0:
     not known."""
@@ -156,13 +157,16 @@ class _Chosen:
 
 
 @dataclass(kw_only=True)
-class _Quads:
+class _Blocks:
     held: list[list[torch.Tensor]]
     """Outputs that the candidate's worker keeps, as they were collected."""
     windows: list[tuple[Window, Window]] = field(default_factory=list)
-    """(candidate's, baseline's), without their outputs."""
+    """(candidate's, baseline's), without their outputs. In a block of two processes of the baseline the candidate's
+    window stands beside either one's."""
     processes: list[int] = field(default_factory=list)
-    """Which of the baseline's each was of."""
+    """Which of the baseline's each was of, where there are two."""
+    contents: int = 0
+    """How many contents windows were timed on."""
     mutated: str = ""
     sample: TimedCall | None = None
 
@@ -224,10 +228,10 @@ def _sized(
 
 def _beside_others(effort: Effort) -> Effort:
     """The effort where other judges use the hardware: the noise of an idle machine says little then, so there are
-    enough quads for their own scatter to count.
+    enough blocks for their own scatter to count.
     """
-    least = max(effort.min_quads, FEW)
-    return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
+    least = max(effort.min_blocks, FEW)
+    return replace(effort, min_blocks=least, max_blocks=max(effort.max_blocks, least))
 
 
 def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort) -> int:
@@ -287,7 +291,7 @@ def measure(
             effort = _beside_others(effort)
         buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
         del alone, first
-        while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
+        while isinstance(found := _in_blocks(pair, buffer, cell, effort, held, most, offer), int):
             offer()
             buffer = _sized(pair, cell, effort, device, None, found, most)
         if not candidate.unchanged(held, limit.calls_s):
@@ -309,22 +313,22 @@ def measure(
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
     )
-    return run if recorded.quads is None else _with_device(run, recorded.quads, cell, recorded.calls, session, device)
+    return run if recorded.blocks is None else _with_device(run, recorded.blocks, cell, recorded.calls, session, device)
 
 
-def _sampled(quads: _Quads) -> TimedCall:
-    assert quads.sample is not None
-    return quads.sample
+def _sampled(blocks: _Blocks) -> TimedCall:
+    assert blocks.sample is not None
+    return blocks.sample
 
 
-def _with_device(run: TimedRun, quads: _Quads, cell: TimedCell, calls: int, session: int, device: Device) -> TimedRun:
-    samples, excess_ns = _timed(quads, cell.call, calls, session, device)
+def _with_device(run: TimedRun, blocks: _Blocks, cell: TimedCell, calls: int, session: int, device: Device) -> TimedRun:
+    samples, excess_ns = _timed(blocks, cell.call, calls, session, device)
     return replace(
         run,
         device=samples,
-        device_sample=quads.sample,
+        device_sample=blocks.sample,
         excess_collect_ns=max(run.excess_collect_ns, excess_ns),
-        mutated=run.mutated or quads.mutated,
+        mutated=run.mutated or blocks.mutated,
     )
 
 
@@ -336,7 +340,7 @@ def _memory(kept: list[tuple[Window, Window]], calls: int) -> Evidence:
     return {"candidate_bytes": max(counted[0]), "baseline_bytes": max(counted[1]), "calls": calls}
 
 
-def _in_quads(
+def _in_blocks(
     pair: Pair,
     buffer: WindowBuffer,
     cell: TimedCell,
@@ -344,8 +348,8 @@ def _in_quads(
     held: list[list[torch.Tensor]],
     most: int,
     offer: Callable[[], float],
-) -> _Quads | int:
-    """Quads over one buffer, as many as the tier asks for; or, where the first one's windows are far too short and
+) -> _Blocks | int:
+    """Blocks over one buffer, as many as the tier asks for; or, where the first one's windows are far too short and
     could have more calls, how many fill one.
 
     Args:
@@ -354,25 +358,24 @@ def _in_quads(
         most: calls in a window at most.
         offer: lets others measure between two pairs of windows, if this has taken long; gives the seconds.
     """
-    count, pairs = len(buffer.layout.calls), 2 * effort.min_quads
+    count, orders = len(buffer.layout.calls), _orders(len(pair.baselines))
     pair.warm(buffer, effort.warm_windows, effort.max_seconds, offer)
     # if recorded calls are wrong in whole windows too, the recording is at fault: so a whole window comes first
-    chosen, found = _Chosen.drawn(pairs, count, first_cut=int(pair.recorded)), _Quads(held=held)
+    least = effort.min_blocks * (1 if len(pair.baselines) > 1 else 2)
+    chosen, found = _Chosen.drawn(least, count, first_cut=int(pair.recorded)), _Blocks(held=held)
     started, patience = time.monotonic(), 1
     ratios: list[float] = []
-    while len(ratios) < patience * effort.max_quads or _again(pair, found.windows, cell, count):
-        candidate_first, halves = bool(secrets.randbits(1)), []
-        processes = secrets.SystemRandom().sample(range(2), 2) if len(pair.baselines) > 1 else (0, 0)
-        for order, process in zip((candidate_first, not candidate_first), processes, strict=True):
+    while len(ratios) < patience * effort.max_blocks or _again(pair, found.windows, cell, count):
+        parts = []
+        for order in next(orders):
             started += offer()
-            if found.windows or not pair.recorded:
-                certain = len(found.windows) == chosen.cut
-                _split(pair, buffer, cell, effort, certain=certain, candidate_first=order)
-            halves.append(_one_pair(pair, buffer, cell, chosen, found, (order, process)))
-        ratios.append(sum(halves) / 2)
+            if found.contents or not pair.recorded:
+                _split(pair, buffer, cell, effort, order, certain=found.contents == chosen.cut)
+            parts += _in_turn(pair, buffer, cell, chosen, found, order)
+        ratios.append(statistics.fmean(parts))
         if len(ratios) == 1 and (more := _more_calls(found.windows, count, most, effort)):
             return more
-        if len(ratios) >= effort.min_quads:
+        if len(ratios) >= effort.min_blocks:
             if statistics.median(theirs.event_ns for _, theirs in found.windows) >= count * _LONG_NS:
                 patience = effort.patience
             if time.monotonic() > started + patience * effort.max_seconds:
@@ -381,12 +384,12 @@ def _in_quads(
             if 2.0 * spread / math.sqrt(len(ratios)) < effort.half_width:
                 break
     # a candidate may have begun to merge calls since it saw a split window
-    _split(pair, buffer, cell, effort, certain=True, candidate_first=bool(secrets.randbits(1)))
+    _split(pair, buffer, cell, effort, next(orders)[0], certain=True)
     return found
 
 
 def _again(pair: Pair, kept: Sequence[tuple[Window, Window]], cell: TimedCell, count: int) -> bool:
-    """Whether quads go on beyond those that the tier asks for; see :func:`disturbed`."""
+    """Whether blocks go on beyond those that the tier asks for; see :func:`disturbed`."""
     if len(kept) >= 2 * MOST_DISTURBED:
         return False
     events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
@@ -397,13 +400,13 @@ def _again(pair: Pair, kept: Sequence[tuple[Window, Window]], cell: TimedCell, c
 
 
 def _split(
-    pair: Pair, buffer: WindowBuffer, cell: TimedCell, effort: Effort, *, certain: bool, candidate_first: bool
+    pair: Pair, buffer: WindowBuffer, cell: TimedCell, effort: Effort, order: tuple[int, ...], *, certain: bool
 ) -> None:
     """Split windows, one if ``certain`` and others by chance. How many have come says nothing of the next window: else
     a candidate could wait for the last one, which it sees by its first inputs, and merge calls from then on.
     """
     while certain or secrets.randbelow(effort.one_split_in) == 0:
-        pair.cut(buffer, cell.bounds, cell.arbiter, candidate_first=candidate_first)
+        pair.cut(buffer, cell.bounds, cell.arbiter, order)
         certain = False
 
 
@@ -411,7 +414,7 @@ def _split(
 class _Recording:
     """What came of the windows of recorded calls."""
 
-    quads: _Quads | None = None
+    blocks: _Blocks | None = None
     """None: there are none."""
     calls: int = 0
     """In each window."""
@@ -423,7 +426,7 @@ class _Recording:
 def _recorded(
     pair: Pair, cell: TimedCell, effort: Effort, device: Device, offer: Callable[[], float], of_calls: Samples
 ) -> _Recording:
-    """Quads of windows of calls that were recorded before their inputs were there. A candidate that fails in them was
+    """Blocks of windows of calls that were recorded before their inputs were there. A candidate that fails in them was
     right in all others: it has call time alone.
 
     Args:
@@ -447,7 +450,7 @@ def _recorded(
     try:
         buffer = _sized(pair, cell, effort, device, None, count, most)
         try:
-            found = _in_quads(pair, buffer, cell, effort, [], len(buffer.layout.calls), offer)
+            found = _in_blocks(pair, buffer, cell, effort, [], len(buffer.layout.calls), offer)
         except CutMismatch:
             if _merges(pair, buffer, cell):
                 raise
@@ -461,50 +464,64 @@ def _recorded(
     except (WorkerError, WorkerFailure) as error:
         why_not = f"the candidate failed while it was recorded, or launched so: {error}"
         return _Recording(why_not=why_not[:300], lost=isinstance(error, WorkerFailure))
-    assert isinstance(found, _Quads)
-    return _Recording(quads=found, calls=len(buffer.layout.calls))
+    assert isinstance(found, _Blocks)
+    return _Recording(blocks=found, calls=len(buffer.layout.calls))
 
 
 def _merges(pair: Pair, buffer: WindowBuffer, cell: TimedCell) -> bool:
     """Whether windows are right as long as they are whole, and wrong when they are cut. Raises TimedMismatch: a whole
     one is wrong too.
     """
+    orders = _orders(len(pair.baselines))
     for _ in range(2):
         verify(pair.one_each(buffer), buffer, cell.bounds, cell.arbiter)
         try:
-            pair.cut(buffer, cell.bounds, cell.arbiter, candidate_first=bool(secrets.randbits(1)))
+            pair.cut(buffer, cell.bounds, cell.arbiter, next(orders)[0])
         except CutMismatch:
             continue
         return False
     return True
 
 
-def _one_pair(
-    pair: Pair, buffer: WindowBuffer, cell: TimedCell, chosen: _Chosen, found: _Quads, order: tuple[bool, int]
-) -> float:
-    """Time one window of either side on new content, check its outputs and note what it gave; its log ratio.
-
-    Args:
-        order: whether the candidate is first, and which process of the baseline's takes part.
+def _orders(baselines: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """For each block, the order of the sides' windows over every content of its own: of two processes of the baseline
+    and the candidate, each is first, second and last in three blocks, so that drift linear in time cancels; of one
+    process, ABBA or BAAB.
     """
-    candidate_first, process = order
+    random = secrets.SystemRandom()
+    while True:
+        sides = random.sample((CANDIDATE, *range(baselines)), 1 + baselines)
+        if baselines == 1:
+            yield tuple(sides), tuple(sides[::-1])
+            continue
+        turns = [sides[turn:] + sides[:turn] for turn in range(3)]
+        for order in random.sample(turns, 3):
+            yield (tuple(order),)
+
+
+def _in_turn(
+    pair: Pair, buffer: WindowBuffer, cell: TimedCell, chosen: _Chosen, found: _Blocks, order: tuple[int, ...]
+) -> list[float]:
+    """Time one window of every side in that order, on the same new content, check the candidate's outputs and note
+    what the windows gave; the log ratios of the baseline's processes.
+    """
     buffer.refresh(pair.generator)
-    number = len(found.windows)
+    number, found.contents = found.contents, found.contents + 1
     keep = chosen.kept_call if number == chosen.kept and not pair.recorded else -1
-    look = number == chosen.mutation
-    mine, theirs = pair.both(buffer, candidate_first=candidate_first, look=look, keep=keep, process=process)
+    windows = pair.in_turn(buffer, order, look=number == chosen.mutation, keep=keep)
+    mine = windows.pop(CANDIDATE)
     found.mutated = found.mutated or mine.mutated
-    verify((mine, theirs), buffer, cell.bounds, cell.arbiter)
+    verify((mine, next(iter(windows.values()))), buffer, cell.bounds, cell.arbiter)
     if number == chosen.sample:  # the oracle sees it when the measurement is over
         found.sample = timed_call(mine, buffer, secrets.randbelow(len(buffer.layout.calls)))
     if keep >= 0:
         found.held.append(_outputs_of(mine, buffer.layout, keep))
-    found.windows.append((_without_outputs(mine), _without_outputs(theirs)))
-    if len(pair.baselines) > 1:
-        found.processes.append(process)
-    if pair.recorded and mine.event_ns and theirs.event_ns:
-        return math.log(theirs.event_ns / mine.event_ns)
-    return math.log(theirs.elapsed_ns / mine.elapsed_ns)
+    found.windows += [(_without_outputs(mine), _without_outputs(theirs)) for theirs in windows.values()]
+    if len(windows) > 1:
+        found.processes += windows
+    if pair.recorded and all(window.event_ns for window in (mine, *windows.values())):
+        return [math.log(theirs.event_ns / mine.event_ns) for theirs in windows.values()]
+    return [math.log(theirs.elapsed_ns / mine.elapsed_ns) for theirs in windows.values()]
 
 
 def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort: Effort) -> int:
@@ -515,12 +532,12 @@ def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort
     return max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
-def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: Device) -> tuple[Samples, float]:
+def _timed(blocks: _Blocks, call: CallLayout, count: int, session: int, device: Device) -> tuple[Samples, float]:
     """Whole windows as times of one call, and what is charged of each call for collecting late (ns). What a window
     costs beyond its calls is what the trusted baseline's windows took beyond their own device time: the candidate has
     no part in that figure.
     """
-    kept = quads.windows
+    kept = blocks.windows
     clocked, events = _clocked(kept), np.array([theirs.event_ns for _, theirs in kept])
     constants = clocked[:, 1] - events
     empty_ns, spread_ns = float(np.median(constants)), float(constants.std(ddof=1))
@@ -540,7 +557,7 @@ def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: De
         baseline_event_ns=tuple(theirs.event_ns / count for _, theirs in kept),
         calls=count,
         sessions=(session,) * len(kept),
-        processes=tuple(quads.processes),
+        processes=tuple(blocks.processes),
         empty_ns=empty_ns,
         empty_spread_ns=spread_ns,
         cache="cold" if cold else "warm",

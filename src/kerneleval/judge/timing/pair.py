@@ -40,6 +40,10 @@ _TELLING = 256
 """Elements of an output that is drawn which are equal under two seeds by no chance, be they flags."""
 
 
+CANDIDATE = -1
+"""The candidate among the sides of a pair, whose others are the baseline's processes by their numbers."""
+
+
 class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
     """An output of a timed window differs from the baseline's beyond the bound."""
 
@@ -357,28 +361,29 @@ class Pair:
             return _BASELINE
         return self.limit if self.compiles else TimeLimit(self.limit.calls_s)
 
-    def both(
-        self,
-        buffer: WindowBuffer,
-        *,
-        candidate_first: bool,
-        look: bool = False,
-        keep: int = -1,
-        process: int = 0,
-        cut: Cut | None = None,
-    ) -> tuple[Window, Window]:
-        """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
-        candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on;
-        ``process``: which of the baseline's; ``cut``: where the candidate's window is cut.
+    def both(self, buffer: WindowBuffer, *, candidate_first: bool, keep: int = -1) -> tuple[Window, Window]:
+        """(candidate's, baseline's) window on the same content, run in the order asked for; ``keep``: see
+        :meth:`in_turn`.
+        """
+        windows = self.in_turn(buffer, (CANDIDATE, 0) if candidate_first else (0, CANDIDATE), keep=keep)
+        return windows[CANDIDATE], windows[0]
+
+    def in_turn(
+        self, buffer: WindowBuffer, order: Sequence[int], *, look: bool = False, keep: int = -1, cut: Cut | None = None
+    ) -> dict[int, Window]:
+        """Windows on the same content, one after another: of :data:`CANDIDATE`, and of the baseline's processes by
+        their numbers. ``look``: whether the candidate changes its inputs is looked at; ``keep``: the call whose outputs
+        its worker holds from now on; ``cut``: where the candidate's window is cut.
         """
         places = buffer.layout.shuffled_output_offsets()  # the same ones, so that outputs lie side by side
-        options = {"check_mutation": look, "keep": keep, "cut": cut, "places": places}
-        baseline = self.baselines[process]
-        if candidate_first:
-            mine = self.alone(self.candidate, buffer, **options)
-            return mine, self.alone(baseline, buffer, places=places)
-        theirs = self.alone(baseline, buffer, places=places)
-        return self.alone(self.candidate, buffer, **options), theirs
+        windows = {}
+        for side in order:
+            if side == CANDIDATE:
+                options = {"check_mutation": look, "keep": keep, "cut": cut, "places": places}
+                windows[side] = self.alone(self.candidate, buffer, **options)
+            else:
+                windows[side] = self.alone(self.baselines[side], buffer, places=places)
+        return windows
 
     def warm(self, buffer: WindowBuffer, windows: int, seconds: float, offer: Callable[[], float]) -> None:
         """Windows of all until two consecutive ones of each agree within 1 %, or there were so many, or for so long
@@ -395,12 +400,16 @@ class Pair:
                     break
                 last = now
 
-    def cut(self, buffer: WindowBuffer, bounds: TimedBounds, arbiter: Arbiter, *, candidate_first: bool) -> None:
+    def cut(self, buffer: WindowBuffer, bounds: TimedBounds, arbiter: Arbiter, order: Sequence[int]) -> None:
         """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn, or puts them
         off to a later one, is wrong there.
 
         What comes before it does not tell it: the same windows come before any other, and what lies in the place of the
         later calls' inputs is as new.
+
+        Args:
+            order: of the windows of a whole turn, as :meth:`in_turn` has it. Those after the cut one are left out, if
+                there is one of the baseline before it, to which its outputs are compared.
 
         Raises:
             CutMismatch: an output was wrong.
@@ -413,8 +422,8 @@ class Pair:
         cut = Cut(at=at, before=buffer.copy_of_later(at))
         buffer.refresh(self.generator, at)
         try:
-            process = secrets.randbelow(len(self.baselines))  # each window makes the next ones of its process faster
-            windows = self.both(buffer, candidate_first=candidate_first, process=process, cut=cut)
-            verify(windows, buffer, bounds, arbiter)
+            windows = self.in_turn(buffer, order[: max(2, order.index(CANDIDATE) + 1)], cut=cut)
+            mine = windows.pop(CANDIDATE)
+            verify((mine, next(iter(windows.values()))), buffer, bounds, arbiter)
         except TimedMismatch as error:
             raise CutMismatch(str(error), error.evidence, error.calls, error.reason) from error

@@ -21,11 +21,14 @@ _LARGEST_EQUAL = 0.1
 _LEAST_FLOOR = 0.015
 """A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""
 
-FEW = 3
-"""From so many quads on, their own scatter may speak for itself, and their median counts."""
+FEW = 4
+"""From so many blocks on, their own scatter may speak for itself, and their median counts."""
+
+_FEW_SESSIONS = 3
+"""From so many sessions on, their scatter may speak for itself."""
 
 MOST_DISTURBED = 10
-"""Quads at most, where those that the tier asks for seem to have been disturbed."""
+"""Blocks at most, where those that the tier asks for seem to have been disturbed."""
 
 _MOST_BY_CLOCK = 5
 """The same where it is the judge's clock that says so."""
@@ -35,14 +38,14 @@ _CLOCK_SCATTER_NS = 2e4
 2026-11-27)."""
 
 _EVENT_SCATTER = 0.01
-"""Quads of recorded calls usually agree better than this (log ratio) by events: within 0.2 % on an H200, but for a few
+"""Blocks of recorded calls usually agree better than this (log ratio) by events: within 0.2 % on an H200, but for a few
 long calls, as gradients of attention and of transposed convolutions, whose windows scatter by 2 to 3 %."""
 
-_FIRST = 4
-"""The first windows of a cell: their scatter can decide that it gets more quads."""
+_FIRST = 6
+"""The first entries of a cell: their scatter can decide that it gets more blocks."""
 
 _CALL_SCATTER = 0.1
-"""Quads of other calls usually agree better than this: within 3 to 8 % on two idle virtual processors."""
+"""Blocks of other calls usually agree better than this: within 3 to 8 % on two idle virtual processors."""
 
 KNOWN = 4
 """The machine's noise figures count as so many sessions of A/A in a verdict, unless that refutes them."""
@@ -72,22 +75,22 @@ class Noise:
     """Noise of one duration class."""
 
     spread: float
-    """Standard deviation of the log ratio of single quads."""
+    """Standard deviation of the log ratio of single blocks."""
     between: float
-    """Standard deviation of session means beyond what the quads explain (log ratio)."""
+    """Standard deviation of session means beyond what the blocks explain (log ratio)."""
     farthest: float = 0.0
     """The most that a session mean was off (log ratio), where that is more than a normal distribution has."""
 
     @property
     def usual(self) -> float:
-        """How far quads of calls may scatter with no cause of their own, as a standard deviation (log ratio)."""
+        """How far blocks of calls may scatter with no cause of their own, as a standard deviation (log ratio)."""
         return max(2 * self.spread, self.between)
 
-    def floor(self, quads: int, sessions: int) -> float:
+    def floor(self, blocks: float, sessions: int) -> float:
         """Smallest effect (ratio minus 1) worth a claim: 3.29 standard deviations (99.9 %), the most that the mean of
         so many sessions was off, and 1.5 % at least.
         """
-        variance = self.spread**2 / max(quads, 1) + self.between**2 / max(sessions, 1)
+        variance = self.spread**2 / max(blocks, 1.0) + self.between**2 / max(sessions, 1)
         least = max(3.29 * math.sqrt(variance), self.farthest / math.sqrt(max(sessions, 1)))
         return max(math.exp(least) - 1, _LEAST_FLOOR)
 
@@ -98,9 +101,13 @@ _MOST_FORGED = 0.2
 _WIDE, _SURER = 0.05, 2.0
 """From this margin on, which is one of 95 %, a claim must hold with so many times of it."""
 
-_OF_SHORTEST = 1.0
-"""Variance of the mean of the shortest quarter of a side's windows, as a part of that of one window over the number of
-quads: of normal windows 0.7 (two quads) to 1 (many), by simulation."""
+_OF_SHORTEST = 2.0
+"""Variance of the mean of the shortest quarter of some windows, in times of that of the mean of all: of normal windows
+1 (two windows) to 2 (many), by simulation."""
+
+_OF_THREE = 1.5
+"""Variance of the log ratio of a block with two processes of the baseline, which has one window of each process, in
+times of that of a block with one, which has two windows of either side."""
 
 _NORMAL_QUARTILE = 0.6745
 
@@ -123,12 +130,11 @@ def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
     times = (samples.candidate_ns, samples.candidate_event_ns), (samples.baseline_ns, samples.baseline_event_ns)
     mine, theirs = (samples.calls * max(float(np.median(one)) for one in side) for side in times)
     of_processes = scatter.between_ns**2 * (1 / mine**2 + 1 / theirs**2 / (2 if samples.processes else 1))
-    of_window = scatter.within_ns**2 * (1 / mine**2 + 1 / theirs**2)
-    numbers = [len(quads) for quads in by_clock]
-    of_all, of_shortest = (
-        (_of_centre(of_window / 2, n) for n in numbers),
-        (_OF_SHORTEST * of_window / n for n in numbers),
-    )
+    of_block = scatter.within_ns**2 * (1 / mine**2 + 0.5 / theirs**2)
+    if not samples.processes:
+        of_block = scatter.within_ns**2 * (0.5 / mine**2 + 0.5 / theirs**2)
+    numbers = [len(blocks) for blocks in by_clock]
+    of_all, of_shortest = (_of_centre(of_block, n) for n in numbers), (_OF_SHORTEST * of_block / n for n in numbers)
     for clocked, of_windows in ((_centre(by_clock), of_all), (_by_shortest(samples), of_shortest)):
         bound = ClockBound(
             larger=_centre(by_events) - clocked,
@@ -141,21 +147,32 @@ def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
 
 
 def _by_shortest(samples: Samples) -> float:
-    """The log speedup by the judge's clock of the shortest quarter of either side's windows, two at least: the mean of
+    """The log speedup by the judge's clock of the shortest quarter of each process's windows, two at least: the mean of
     the sessions'.
     """
-    sides, sessions = np.asarray([samples.baseline_ns, samples.candidate_ns]), np.asarray(samples.sessions)
+    candidate, baseline, sessions = map(np.asarray, (samples.candidate_ns, samples.baseline_ns, samples.sessions))
+    process = np.asarray(samples.processes or (0,) * len(sessions))
     found = []
     for session in sorted(set(samples.sessions)):
-        shortest = np.sort(sides[:, sessions == session], axis=1)
-        baseline, candidate = np.log(shortest[:, : max(2, math.ceil(shortest.shape[1] / 4))].mean(axis=1))
-        found.append(float(baseline - candidate))
+        one, other = ((sessions == session) & (process == number) for number in range(2))
+        # of a block of two processes, both entries have the candidate's one window
+        theirs = [_shortest(baseline[of]) for of in (one, other) if of.any()]
+        found.append(float(np.log(theirs).mean() - math.log(_shortest(candidate[one]))))
     return statistics.fmean(found)
 
 
+def _shortest(times: np.ndarray) -> float:
+    return float(np.sort(times)[: max(2, math.ceil(len(times) / 4))].mean())
+
+
 def _centre(sessions: Sequence[np.ndarray]) -> float:
-    """The log speedup: the mean of the sessions' medians."""
-    return float(np.mean([np.median(quads) for quads in sessions]))
+    """The log speedup: the mean of the sessions'."""
+    return float(np.mean([_centre_of(blocks) for blocks in sessions]))
+
+
+def _centre_of(blocks: np.ndarray) -> float:
+    """Their median; of few the mean."""
+    return float(np.median(blocks) if len(blocks) >= FEW else np.mean(blocks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +198,7 @@ def scatter_of(cells: Sequence[Samples]) -> ClockScatter:
             sides = [beyond[here & (process == one)] for one in range(2)]
             sides = [side for side in sides if len(side)]
             for side in sides:
-                within.extend(np.abs(np.diff(side[: len(side) // 2 * 2].reshape(-1, 2), axis=1)).ravel())
+                within.extend(np.abs(np.diff(side)))
             if len(sides) == 2:
                 apart.append(np.median(sides[0]) - np.median(sides[1]))
                 of_apart.append(sum(1 / len(side) for side in sides))
@@ -200,9 +217,10 @@ def _robust(differences: Sequence[float]) -> float:
 
 
 def pair_log_ratios(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
-    """Log speedups of the quads, one array a session.
+    """Log speedups of the blocks, one array a session.
 
-    A quad is two window pairs measured as ABBA or BAAB, so that drift that is linear in time cancels within it.
+    A block has two entries: of the baseline's two processes, beside the same window of the candidate's; or, where the
+    baseline has one, of two window pairs measured as ABBA or BAAB.
     """
     ratios = _log_ratios(samples, by_events=by_events)
     sessions = np.asarray(samples.sessions)
@@ -228,7 +246,7 @@ def rests_on_events(samples: Samples, kind: TimeKind, scatter: ClockScatter) -> 
 
 
 def of_equal_code(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
-    """Log ratios of the baseline's two processes in the quads, one array a session: A/A, in the same windows as the
+    """Log ratios of the baseline's two processes in the blocks, one array a session: A/A, in the same windows as the
     candidate's. Empty where there was one process.
     """
     times = np.log(np.asarray(samples.baseline_event_ns if by_events else samples.baseline_ns))
@@ -282,9 +300,9 @@ def scatter_now(cells: Sequence[tuple[Samples, Noise]], *, by_events: bool = Fal
     squares = []
     for samples, noise in cells:
         for ratios in of_equal_code(samples, by_events=by_events):
-            # a quad has two windows of either side in a speedup, one of either process in this
+            # the noise figures are of blocks with two windows of either side, this has one of either process
             usual = 2 * _of_centre(noise.spread**2, len(ratios)) + noise.between**2
-            squares.append(float(np.median(ratios)) ** 2 / max(usual, 1e-18))
+            squares.append(_centre_of(ratios) ** 2 / max(usual, 1e-18))
     if not squares:
         return 1.0, KNOWN
     found = np.asarray(squares)
@@ -304,28 +322,27 @@ def _most_by_chance(count: int) -> float:
 
 
 def _of_centre(variance: float, count: int) -> float:
-    """Variance of the centre of so many quads: of their mean, or of their median (normal numbers)."""
+    """Variance of the centre of so many blocks: of their mean, or of their median (normal numbers)."""
     return variance / count * (math.pi / 2 if count >= FEW else 1.0)
 
 
 def error_of(samples: Samples, noise: Noise, times: float, freedom: float, *, by_events: bool = False) -> Error:
     """The error of the log speedup of a cell: what equal code has now, or the cell's own scatter if that is larger than
-    chance has it: of sessions, of the quads of a session, of the two windows of either side in a quad.
+    chance has it: of sessions, of the blocks of a session, of the windows of either side.
 
     Args:
         times, freedom: see :func:`scatter_now`.
     """
     sessions = pair_log_ratios(samples, by_events=by_events)
-    count, numbers = len(sessions), [len(quads) for quads in sessions]
+    count, numbers = len(sessions), [len(blocks) for blocks in sessions]
     usual = 0.0
     for number in numbers:
-        of_quads = _of_centre(noise.spread**2, number)
+        of_blocks = _of_centre(noise.spread**2, number)
         if samples.processes:
-            # of A/A, scatter of windows is twice that of a speedup, and that of processes four thirds: the baseline's
-            # time is the mean of two. What is more than the machine's figures say is taken to be of processes
-            usual += 0.75 * times * (2 * of_quads + noise.between**2) - 0.5 * of_quads
+            # that of A/A is four thirds of a speedup's, in which the baseline's time is the mean of two
+            usual += 0.75 * times * (2 * of_blocks + noise.between**2)
         else:
-            usual += times * (of_quads + noise.between**2)
+            usual += times * (of_blocks + noise.between**2)
     error = Error(variance=usual / count**2, freedom=freedom)
     for own in _own_errors(samples, sessions, by_events):
         if error.refuted_by(own):
@@ -334,61 +351,72 @@ def error_of(samples: Samples, noise: Noise, times: float, freedom: float, *, by
 
 
 def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -> Iterator[Error]:
-    count, numbers = len(sessions), [len(quads) for quads in sessions]
-    if count >= FEW:
-        medians = np.array([np.median(quads) for quads in sessions])
-        yield Error(variance=float(medians.var(ddof=1)) / count, freedom=count - 1)
+    count, numbers = len(sessions), [len(blocks) for blocks in sessions]
+    if count >= _FEW_SESSIONS:
+        centres = np.array([_centre_of(blocks) for blocks in sessions])
+        yield Error(variance=float(centres.var(ddof=1)) / count, freedom=count - 1)
     if min(numbers) > 1 and sum(numbers) - count > 1:  # with one degree of freedom nothing could be said
-        within = sum(_of_centre(float(quads.var(ddof=1)), len(quads)) for quads in sessions)
+        within = sum(_of_centre(float(blocks.var(ddof=1)), len(blocks)) for blocks in sessions)
         yield Error(variance=within / count**2, freedom=sum(numbers) - count)
-    own = samples.candidate_event_ns if by_events else samples.candidate_ns
-    base = samples.baseline_event_ns if by_events else samples.baseline_ns
-    apart = sum(np.diff(_in_pairs(np.log(np.asarray(side))), axis=1).ravel() ** 2 for side in (own, base))
-    of_quad = float(np.mean(apart)) / 4
-    yield Error(variance=sum(_of_centre(of_quad, n) for n in numbers) / count**2, freedom=2 * sum(numbers))
+    apart = np.concatenate(list(_windows_apart(samples, by_events)))
+    of_block = float(np.mean(apart**2)) / 2 * (_OF_THREE if samples.processes else 1.0)
+    yield Error(variance=sum(_of_centre(of_block, n) for n in numbers) / count**2, freedom=len(apart))
+
+
+def _windows_apart(samples: Samples, by_events: bool) -> Iterator[np.ndarray]:
+    """Log differences of windows of one side: of the two in a block, or of the candidate's in consecutive ones."""
+    own = np.log(samples.candidate_event_ns if by_events else samples.candidate_ns)
+    base = np.log(samples.baseline_event_ns if by_events else samples.baseline_ns)
+    yield np.diff(_in_pairs(base), axis=1).ravel()
+    if not samples.processes:
+        yield np.diff(_in_pairs(own), axis=1).ravel()
+        return
+    sessions = np.asarray(samples.sessions)
+    for session in sorted(set(samples.sessions)):
+        yield np.diff(own[sessions == session][::2])
 
 
 def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray | None = None, usual: float = 0.0) -> bool:
-    """Whether quads are too far apart, or the judge's clock does not bear out their events: something else on the
+    """Whether blocks are too far apart, or the judge's clock does not bear out their events: something else on the
     machine may have made one window long.
 
     Args:
         clock_ns, event_ns: what the calls of a window took, shape (windows, 2): the candidate's, the baseline's. Of
             recorded calls by events, of others by the clock alone.
-        usual: how far quads of others scatter on this machine (:attr:`Noise.usual`): more of them would say little.
+        usual: how far blocks of others scatter on this machine (:attr:`Noise.usual`): more of them would say little.
     """
-    by_clock = _quads_of(clock_ns)
+    by_clock = _blocks_of(clock_ns)
     clock_counts = len(by_clock) < _MOST_BY_CLOCK
     if event_ns is None:
         return clock_counts and len(by_clock) > 1 and bool(by_clock.std(ddof=1) > max(_CALL_SCATTER, usual))
     if not (event_ns > 0).all():
         return False
-    by_events, centre = _quads_of(event_ns), np.median if len(by_clock) >= FEW else np.mean
-    # two quads may agree by chance whose windows do not. Once quads are apart, all that there may be are measured: to
+    by_events = _blocks_of(event_ns)
+    # two blocks may agree by chance whose windows do not. Once blocks are apart, all that there may be are measured: to
     # go on until the last ones agree would choose windows that are alike by chance
     of_windows = np.log(event_ns[:_FIRST, 1] / event_ns[:_FIRST, 0]).std(ddof=1) / math.sqrt(2)
-    of_quads = np.abs(by_events - by_events[0]).max() / math.sqrt(2)
-    if max(of_quads, of_windows) > _EVENT_SCATTER:
+    of_blocks = np.abs(by_events - by_events[0]).max() / math.sqrt(2)
+    if max(of_blocks, of_windows) > _EVENT_SCATTER:
         return len(by_clock) < MOST_DISTURBED
-    apart_ns = abs(centre(by_clock) - centre(by_events)) * event_ns.min(axis=1).mean()
+    apart_ns = abs(_centre_of(by_clock) - _centre_of(by_events)) * event_ns.min(axis=1).mean()
     return clock_counts and bool(apart_ns > _CLOCK_SCATTER_NS)
 
 
-def _quads_of(times_ns: np.ndarray) -> np.ndarray:
+def _blocks_of(times_ns: np.ndarray) -> np.ndarray:
     ratios: np.ndarray = np.log(np.maximum(times_ns, 1.0)).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5)
     return ratios
 
 
 def resolution(samples: Samples) -> float:
     """Standard error (log ratio) that the scatter of the window's constant, ``empty_spread_ns``, leaves over all
-    windows. Of fewer than three quads the disagreement of pairs counts alike.
+    windows. Of fewer than four blocks the disagreement of pairs counts alike.
     """
     candidate, baseline = np.asarray(samples.candidate_ns), np.asarray(samples.baseline_ns)
     shortest = samples.calls * min(float(np.median(candidate)), float(np.median(baseline)))
     of_constant = samples.empty_spread_ns / max(shortest, 1.0)
     ratios = np.log(baseline) - np.log(candidate)
     of_pairs = float(ratios.std(ddof=1)) if 1 < len(ratios) < 2 * FEW else 0.0
-    return max(of_constant, of_pairs) / math.sqrt(len(ratios))
+    return max(of_constant, of_pairs) * math.sqrt((_OF_THREE if samples.processes else 1.0) / len(ratios))
 
 
 def claim_of(half_width: float, surer: float, log_speedup: float, noise: float, margin: float = 0.0) -> Claim:
@@ -430,7 +458,7 @@ def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: Time
     if not by_events:
         error = replace(error, variance=error.variance + resolution(samples) ** 2)
     half, surer = error.half_width(), error.half_width(SURE)
-    floor = noise.floor(sum(map(len, sessions)), len(sessions))
+    floor = noise.floor(sum(map(len, sessions)) / (_OF_THREE if samples.processes else 1.0), len(sessions))
     claim = claim_of(half, surer, centre, floor, margin * (_SURER if margin > _WIDE else 1.0))
     half += margin if margin >= TOLD_APART else 0.0
     estimate, low, high = (math.exp(v) for v in (centre, centre - half, centre + half))
