@@ -132,27 +132,27 @@ class TimedCell:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """Which pairs of windows, by number and drawn in secret, are checked for more than their outputs."""
+    """On which contents, by number and drawn in secret, windows are checked for more than their outputs."""
 
     mutation: int
-    """The pair in which the candidate must not change its inputs."""
+    """That on which the candidate must not change its inputs."""
     sample: int
-    """The pair of which the oracle sees a call."""
+    """That of which the oracle sees a call."""
     kept: int
-    """The pair of which the worker keeps the outputs of ``kept_call``."""
+    """That of which the worker keeps the outputs of ``kept_call``."""
     kept_call: int
     cut: int
-    """The pair before which a cut window comes for certain."""
+    """That before which a cut window comes for certain."""
 
     @classmethod
-    def drawn(cls, pairs: int, calls: int, first_cut: int) -> _Chosen:
-        """In so many pairs of windows of so many calls. Before the cut one come ``first_cut`` at least; one follows."""
+    def drawn(cls, contents: int, calls: int, first_cut: int) -> _Chosen:
+        """Of so many contents of so many calls. Before the cut window come those of ``first_cut`` at least; one follows."""
         return cls(
-            mutation=secrets.randbelow(pairs),
-            sample=secrets.randbelow(pairs),
-            kept=secrets.randbelow(pairs - 1),
+            mutation=secrets.randbelow(contents),
+            sample=secrets.randbelow(contents),
+            kept=secrets.randbelow(contents - 1),
             kept_call=secrets.randbelow(calls),
-            cut=first_cut + secrets.randbelow(pairs - first_cut),
+            cut=first_cut + secrets.randbelow(contents - first_cut),
         )
 
 
