@@ -146,7 +146,7 @@ class _Chosen:
 
     @classmethod
     def drawn(cls, contents: int, calls: int, first_cut: int) -> _Chosen:
-        """Of so many contents of so many calls. Before the cut window come those of ``first_cut`` at least; one follows."""
+        """Of so many contents of so many calls. ``first_cut`` at least come before the cut window, and one after it."""
         return cls(
             mutation=secrets.randbelow(contents),
             sample=secrets.randbelow(contents),
