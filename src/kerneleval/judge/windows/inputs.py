@@ -8,8 +8,9 @@ numbers. See ``docs/correctness.md`` for what each distribution is there to find
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 
 from kerneleval.devices import contiguous_strides
 from kerneleval.judge.windows import structures
-from kerneleval.judge.windows.matrices import off_eye, skew
+from kerneleval.judge.windows.matrices import HALF_LINK, linked, off_eye, skew
 from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
     DISTRIBUTIONS,
@@ -204,7 +205,12 @@ _NAN_ROWS = 32
 """One in so many rows is nothing but NaN, at least one, and as many have one number; so with each kind of infinite row.
 """
 _MOST_EXCHANGED = 1 << 23
-_MATRICES = {"off_eye": off_eye, "skew": skew}
+_MATRICES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "off_eye": off_eye,
+    "skew": skew,
+    "linked": linked,
+    "half_linked": functools.partial(linked, link=HALF_LINK),
+}
 _CENTRED = ("symmetric", *_MATRICES)
 _STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "rates", *_CENTRED)
 _RATES = (16.0, 2000.0)

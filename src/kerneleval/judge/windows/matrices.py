@@ -10,6 +10,13 @@ _DECADES = 1.5
 _ANGLES = (8.0, 16.0)
 """Norms of skew-symmetric matrices: the largest angle by which their exponential turns."""
 
+LINK, HALF_LINK = 0.9, 0.45
+"""Elements beside the diagonal of linked matrices: of a triangle with 1 on its diagonal, whose inverse falls by this
+from place to place, and of both triangles of a positive definite one. Conditions are about 20.
+"""
+_REST = 0.1
+"""What their other elements are multiplied by."""
+
 
 def off_eye(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Given a with I + a near I: in half of the matrices an a such that I + a is the same but for its columns, each
@@ -44,3 +51,17 @@ def skew(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     size = 2 * torch.linalg.matrix_norm(found, keepdim=True) / a.shape[-1] ** 0.5
     found *= angles / size.clamp_min(torch.finfo(a.dtype).eps)  # of one element only 0 is skew
     return torch.where(unit[..., 1, :, :] < 0.5, a, found)
+
+
+def linked(a: torch.Tensor, generator: torch.Generator, link: float = LINK) -> torch.Tensor:
+    """Half of the matrices with a link of a secret sign between each row and the next, on both sides of the diagonal,
+    and less of all other elements. What one end says of the other passes through all rows between: a few steps of an
+    iteration, or the terms of a series that are enough for few rows, do not reach it.
+    """
+    *batch, rows, _ = a.shape
+    signs = torch.randint(0, 2, (*batch, rows - 1), generator=generator, device=a.device).mul_(2).sub_(1)
+    found = a * _REST
+    for side in (-1, 1):
+        torch.diagonal(found, side, -2, -1).copy_(signs * link)
+    plain = torch.randint(0, 2, (*batch, 1, 1), generator=generator, device=a.device) == 0
+    return torch.where(plain, a, found)

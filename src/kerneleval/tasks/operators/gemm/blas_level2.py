@@ -24,8 +24,8 @@ _MATRIX = data("a", "N N")
 _SQUARE: Any = {**BLAS, "dtypes": REAL, "complexity": 2, "normwise": False, "nonfinite": False}
 _TIMES_X = homogeneity({0: -2.0, 1: -0.5}, {0: 1.0})
 _LINEAR = homogeneity({1: 2.0, 2: 2.0}, {0: 2.0})
-# In [-1 / N, 1 / N]: no row of the rest sums to the diagonal's 1, so that solutions are well-conditioned.
-UNIT_TRIANGLE: Any = {"fan_in": "N N", "values": "symmetric"}
+# In [-1 / N, 1 / N], or next to the diagonal: solutions are well-conditioned.
+UNIT_TRIANGLE: Any = {"fan_in": "N N", "values": "linked"}
 UNBOUNDED = ("outlier", "large_scale")
 
 

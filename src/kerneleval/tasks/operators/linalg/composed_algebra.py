@@ -61,7 +61,8 @@ def _tril_mm_scale(a: Tensor, b: Tensor, alpha: float) -> Tensor:
 
 _A, _B = data("a", "B N N", fan_in="N N", values="symmetric"), data("b", "B N M")
 _SCALARS = (plain("alpha", -1.25), plain("beta", 0.75))
-_ADDED: Any = (_A, _B, data("y", "B N M"), plain("alpha", -1.25))
+_DEFINITE, _TRIANGLE = (data("a", "B N N", fan_in="N N", values=kind) for kind in ("half_linked", "linked"))
+_ADDED: Any = (_TRIANGLE, _B, data("y", "B N M"), plain("alpha", -1.25))
 _COMPOSED: Any = {"group": "MatrixMultiply", "level": 2}
 
 TASKS = (
@@ -69,7 +70,7 @@ TASKS = (
         "solve_symmetric",
         "out[b] = x such that (diag(1, -1, 1, ...) + (a[b] + a[b].T) / 2) @ x = b[b]",
         _symmetric_solve,
-        (_A, _B),
+        (_DEFINITE, _B),
         "B N M",
         2,
         "B N M",

@@ -2,8 +2,9 @@
 
 Most work on ``m = I + a``, the elements of a in (-1 / N, 1 / N): no row and no column of a sums to 1, so that m is
 well-conditioned (and I + (a + a.T) / 2 positive definite), and pivoting has nothing to exchange. Other data than such
-would not be: it is left out. Where PyTorch is good at any regular matrix (determinant, inverse, solutions,
-pseudoinverse), rows are exchanged, have either sign, and columns differ in length.
+would not be: it is left out. Triangles, and what is solved by them, may be linked: next to the diagonal, elements are
+larger than the others, and conditions below 40. Where PyTorch is good at any regular matrix (determinant, inverse,
+solutions, pseudoinverse), rows are exchanged, have either sign, and columns differ in length.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _TERMS = 15
 """Terms of a matrix's series that leave nothing out in fp64 where its norm is below a half."""
 _SMALL: Any = {"fan_in": "N N", "values": "symmetric"}
 _A, _B = data("a", "B N N", **_SMALL), data("b", "B N M")
+_TRIANGLE, _DEFINITE = (data("a", "B N N", fan_in="N N", values=kind) for kind in ("linked", "half_linked"))
 _TALL = data("a", "B height N", **_SMALL)
 _SKEW = data("a", "B N N", fan_in="N N", values="skew")
 _ANY, _ANY_TALL = (data("a", shape, fan_in="N N", values="off_eye") for shape in ("B N N", "B height N"))
@@ -215,7 +217,7 @@ TASKS = (
         "lu_solve",
         "out[b] = x such that l @ u @ x = b[b], l = a[b] below the diagonal and 1 on it, u = I + a[b] from it on",
         _lu_solve,
-        (_A, _B),
+        (_TRIANGLE, _B),
         "B N M",
         2,
         "B N M",
@@ -226,7 +228,7 @@ TASKS = (
         "solve_positive",
         "out[b] = x such that (I + (a[b] + a[b].T) / 2) @ x = b[b], by Cholesky factors",
         _solve_positive,
-        (_A, _B),
+        (_DEFINITE, _B),
         "B N M",
         2,
         "B N M",
@@ -236,7 +238,7 @@ TASKS = (
         "solve_triangular",
         "out[b] = x such that (I + triu(a[b])) @ x = b[b]",
         _solve_triangular,
-        (_A, _B),
+        (_TRIANGLE, _B),
         "B N M",
         1,
         "B N M",
@@ -247,7 +249,7 @@ TASKS = (
         "cholesky_solve",
         "out[b] = x such that l @ l.T @ x = b[b], l = I + tril(a[b])",
         _cholesky_solve,
-        (_A, _B),
+        (_TRIANGLE, _B),
         "B N M",
         2,
         "B N M",
@@ -298,7 +300,12 @@ TASKS = (
         1 / 3,
     ),
     factored(
-        "cholesky_inverse", "out[b] = (l @ l.T) ** -1, l = I + tril(a[b])", _cholesky_inverse, (_A,), "B N N", 2 / 3
+        "cholesky_inverse",
+        "out[b] = (l @ l.T) ** -1, l = I + tril(a[b])",
+        _cholesky_inverse,
+        (_TRIANGLE,),
+        "B N N",
+        2 / 3,
     ),
     factored(
         "matrix_exp",

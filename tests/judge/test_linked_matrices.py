@@ -1,0 +1,140 @@
+"""Triangles and positive definite matrices in which one end says something of the other: a fixed number of steps of an
+iteration, or of terms of a series, is right where all elements beside the diagonal are small, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import matches
+from kerneleval.records import Case, TensorSpec
+from kerneleval.tasks import find
+
+from .conftest import called, case_of, drawn, gradients
+
+Solver = Callable[[Tensor, Tensor], Tensor]
+DIMS = {"B": 24, "N": 90, "M": 7}
+DRAWS = 8
+
+
+def by_steps(t: Tensor, b: Tensor) -> Tensor:
+    """Twelve Jacobi iterations."""
+    diagonal = torch.diagonal(t, dim1=-2, dim2=-1)[..., None]
+    x = b / diagonal
+    for _ in range(12):
+        x = x + (b - t @ x) / diagonal
+    return x
+
+
+def by_terms(t: Tensor, b: Tensor) -> Tensor:
+    """The series of the inverse as a product, which is exact for 16 rows."""
+    diagonal = torch.diagonal(t, dim1=-2, dim2=-1)[..., None]
+    rest, x = -torch.tril(t, -1) / diagonal - torch.triu(t, 1) / diagonal, b / diagonal
+    for _ in range(4):
+        x = x + rest @ x
+        rest = rest @ rest
+    return x
+
+
+def by_inverse(t: Tensor, b: Tensor) -> Tensor:
+    return torch.linalg.inv(t) @ b
+
+
+def by_rows(t: Tensor, b: Tensor) -> Tensor:
+    """Substitution for lower triangles and, from the other end, for upper ones."""
+    if bool((torch.triu(t, 1) != 0).any()):
+        if bool((torch.tril(t, -1) != 0).any()):
+            factor = torch.linalg.lu_factor(t)
+            return torch.linalg.lu_solve(*factor, b)
+        return by_rows(t.flip(-1, -2), b.flip(-2)).flip(-2)
+    rows: list[Tensor] = []
+    for i in range(t.shape[-1]):
+        before = (t[..., i, :i, None] * torch.stack(rows, -2)).sum(-2) if rows else 0
+        rows.append((b[..., i, :] - before) / t[..., i, i, None])
+    return torch.stack(rows, -2)
+
+
+def eye(a: Tensor) -> Tensor:
+    return torch.eye(a.shape[-1], dtype=a.dtype)
+
+
+def lower(a: Tensor) -> Tensor:
+    return torch.tril(a, -1) + eye(a)
+
+
+def squared(a: Tensor) -> Tensor:
+    return a.mT @ a
+
+
+def definite(a: Tensor) -> Tensor:
+    return (a + a.mT) / 2 + eye(a)
+
+
+def indefinite(a: Tensor) -> Tensor:
+    return (a + a.mT) / 2 + torch.diag(1.0 - 2.0 * (torch.arange(a.shape[-1]) % 2).to(a.dtype))
+
+
+KERNELS: dict[str, Callable[[Solver], Callable[..., Tensor]]] = {
+    "trsv": lambda solve: lambda a, b: solve(lower(a), b[:, None])[:, 0],
+    "trsm": lambda solve: lambda a, b, alpha: solve(lower(a), alpha * b),
+    "trsm_batched": lambda solve: lambda a, b, alpha: solve(lower(a), alpha * b),
+    "trsm_batched_complex": lambda solve: lambda a, b, alpha: solve(lower(a), alpha * b),
+    "trsm_right": lambda solve: lambda a, b, alpha: solve(lower(a.mT), alpha * b.mT).mT,
+    "solve_triangular": lambda solve: lambda a, b: solve(torch.triu(a) + eye(a), b),
+    "solve_and_add_scaled_vector": lambda solve: lambda a, b, y, alpha: solve(torch.triu(a) + eye(a), b) + alpha * y,
+    "lu_solve": lambda solve: lambda a, b: solve(torch.triu(a) + eye(a), solve(lower(a), b)),
+    "cholesky_solve": lambda solve: lambda a, b: solve((torch.tril(a) + eye(a)).mT, solve(torch.tril(a) + eye(a), b)),
+    "cholesky_inverse": lambda solve: lambda a: squared(solve(torch.tril(a) + eye(a), eye(a).expand(a.shape))),
+    "solve_positive": lambda solve: lambda a, b: solve(definite(a), b),
+    "solve_symmetric": lambda solve: lambda a, b: solve(indefinite(a), b),
+}
+
+
+def right(name: str, solve: Solver, seed: int, *, dtype: str = "", direction: str = "forward") -> bool:
+    task = find(name)
+    own = {dim.name: DIMS[dim.name] for dim in task.dims}
+    case: Case = case_of(name, own, dtype=dtype or task.dtypes[0], direction=direction)
+    args, grads = drawn(task, case, seed)
+    expectation = reference.expect(task, case, args, grads)
+    assert matches(expectation.native, expectation)
+    kernel: Any = KERNELS[name](solve)
+    found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
+    return matches(found, expectation)
+
+
+@pytest.mark.parametrize("solve", [by_steps, by_terms])
+@pytest.mark.parametrize("name", KERNELS)
+def test_solving_by_a_few_steps_is_found(name: str, solve: Solver) -> None:
+    """Without a batch, half of the draws have such a matrix; of 24 matrices half."""
+    batch = "B" in {dim.name for dim in find(name).dims}
+    assert not all(right(name, solve, seed) for seed in range(1 if batch else DRAWS))
+
+
+@pytest.mark.parametrize("solve", [by_inverse, by_rows])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_other_ways_to_solve_pass(name: str, direction: str, solve: Solver) -> None:
+    task = find(name)
+    for dtype in task.dtypes if solve is by_inverse else task.dtypes[:1]:
+        assert all(right(name, solve, seed, dtype=dtype, direction=direction) for seed in range(2))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_matrices_are_well_conditioned(name: str) -> None:
+    task = find(name)
+    for rows in (1, 2, 3, 33, 256):
+        case = case_of(name, {**{dim.name: DIMS[dim.name] for dim in task.dims}, "N": rows}, dtype=task.dtypes[1])
+        for seed in range(3):
+            a = drawn(task, case, seed)[0][0]
+            spec = task.arguments(case.dims_map, case.dtype)[0]
+            assert isinstance(spec, TensorSpec) and spec.values in ("linked", "half_linked")
+            parts = [lower(a), lower(a.mT)] if spec.values == "linked" else [definite(a), indefinite(a)]
+            assert all(float(torch.linalg.cond(part).max()) < 40 for part in parts)
+            if rows > 2 and spec.values == "half_linked":
+                torch.linalg.cholesky(definite(a))
