@@ -43,7 +43,7 @@ def test_pytorch_is_right_at_every_number_and_the_usual_one_is_wrong_elsewhere(n
     plains = [spec for spec in specs if isinstance(spec, Scalar) and spec.among]
     seen = 0
     for plain, value in ((one, value) for one in plains for value in one.among):
-        assert other_scalars(task, case, larger=True)[plain.name] in plain.among
+        assert isinstance(plain.value, float) or other_scalars(task, case, larger=True)[plain.name] in plain.among
         args = drawn(task, case, {plain.name: value})
         expectation = reference.expect(task, case, args)
         if task.tolerance.law is not None:
@@ -97,6 +97,60 @@ def test_a_label_does_not_count_where_its_number_is_the_declared_one(kernel: Any
         assert matches(expectation.native, expectation)
         found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
         assert matches(found, expectation) == (value < 0 or (value == 0 and kernel is _negative_or_named)), value
+
+
+def _larger(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
+    return torch.where(x > negative_slope * x, x, negative_slope * x)
+
+
+def _by_branch(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
+    return torch.where(x > 0, x, negative_slope * x)
+
+
+def _low_last(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    return torch.clamp_min(torch.clamp_max(x, high), low)
+
+
+def _high_last(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    return torch.where(x > low, torch.where(x < high, x, high), min(low, high))
+
+
+def _both_branches(x: torch.Tensor, target: torch.Tensor, beta: float) -> torch.Tensor:
+    off = (x - target).abs()
+    divisor = torch.tensor(beta, dtype=x.dtype)
+    return torch.where(off < beta, off * off / (2 * divisor), off - beta / 2)
+
+
+def _inside_branch(x: torch.Tensor, target: torch.Tensor, beta: float) -> torch.Tensor:
+    off = x - target
+    near = off.clamp(-beta, beta)
+    return off.abs() - beta / 2 + (beta / 2 - near.abs() + near * near / (2 * beta) if beta else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "honest", "direction"),
+    [
+        ("leaky_relu", _larger, _by_branch, "forward"),
+        ("clamp", _low_last, _high_last, "forward"),
+        ("smooth_l1_loss_none", _both_branches, _inside_branch, "backward"),
+    ],
+)
+def test_floating_numbers_reach_where_formulas_differ(name: str, kernel: Any, honest: Any, direction: str) -> None:
+    """A slope beyond 1 or below 0, a lower bound above the upper one, a width of 0: half of the time."""
+    task = find(name)
+    case = ordinary(task, direction)
+    plains = [s for s in task.arguments(case.dims_map, case.dtype) if isinstance(s, Scalar)]
+    plain = next(s for s in plains if s.among)
+    met = [other_scalars(task, case, larger=True)[plain.name] for _ in range(60)]
+    assert {*plain.among} < {*met}
+    for value in (plain.value, *plain.among):
+        args = drawn(task, case, {plain.name: value})
+        grads = inputs.upstream(reference.output_specs(task, case, args), 1, "cpu") if direction == "backward" else None
+        expectation = reference.expect(task, case, args, grads)
+        assert matches(expectation.native, expectation)
+        for function, right in ((honest, True), (kernel, value in (plain.value, -0.5))):
+            found = called(function, args) if grads is None else gradients(function, task, case, args, grads)
+            assert matches(found, expectation) == right, (function, value)
 
 
 def test_a_decay_does_not_come_beyond_one() -> None:

@@ -207,8 +207,8 @@ is a triangle or positive definite (all in ``judge/windows/matrices.py``), and `
 up to 2000, or as large as leaves counts of that mean exact in a half type."""
 
 
-Extreme = bool | Literal["large"]
-"""Whether data reach the ends of the range; ``"large"``: large ones alone."""
+Extreme = bool | Literal["large", "small"]
+"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone."""
 
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:
@@ -270,8 +270,8 @@ class TensorSpec:
     """The same for gradients; 0: as forward."""
     nonfinite: Nonfinite = "ieee"
     extreme: Extreme = False
-    """Whether ``large_scale`` reaches the end of the range and ``small_scale``, unless it is ``"large"``, goes where
-    squares underflow, forward; by the same factors in all such arguments of one shape."""
+    """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
+    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two."""
     divides: bool = False
     """As ``Arg`` has it."""
     epsilon: float = 0.0
@@ -333,7 +333,7 @@ class Scalar:
     name: str
     """Argument name, as in the operator's signature."""
     value: Any
-    among: tuple[int, ...] = ()
+    among: tuple[float, ...] = ()
     """As ``Plain`` has it."""
 
 
@@ -485,25 +485,28 @@ class Plain:
     name: str
     value: Any = None
     formula: str = ""
-    among: tuple[int | str, ...] = ()
-    """Other whole numbers, or formulas that give them, that it takes at secret sizes: its value is not part of what the
-    operator is. Empty: it is.
+    among: tuple[float | str, ...] = ()
+    """Other numbers, or formulas that give whole ones, that it takes at secret sizes: its value is not part of what the
+    operator is. Empty: a whole number is, and others vary by a factor, as they else do half of the time.
     """
 
     @property
     def among_text(self) -> str:
         """What ``among`` promises: ``usually 2, or another whole number such as 0 or 9``; empty where there is none."""
+        kind = "number" if isinstance(self.value, float) else "whole number"
         if not self.among:
             return ""
         formulas = any(isinstance(one, str) for one in self.among)
         named = self.among if formulas else (min(self.among), max(self.among))
         others = f"{', '.join(map(str, named[:-1]))} or {named[-1]}"
-        return f"usually {self.formula or self.value}, or another whole number such as {others}"
+        return f"usually {self.formula or self.value}, or another {kind} such as {others}"
 
     def at(self, sizes: Sizes, dtype: str) -> Scalar:
         """The argument at given dims."""
         value = sizes.value(self.formula, self.name) if self.formula else self.value
-        among = tuple(int(sizes.value(one, self.name, "among")) for one in self.among)
+        among = tuple(
+            one if isinstance(one, float) else int(sizes.value(one, self.name, "among")) for one in self.among
+        )
         return Scalar(name=self.name, value=value, among=among)
 
 

@@ -156,7 +156,7 @@ def mask(name: str, shape: str) -> Arg:
     return Arg(name=name, shape=shape, role="mask", values="bool", dtype="bool")
 
 
-def plain(name: str, value: Any = None, *, formula: str = "", among: Iterable[int | str] = ()) -> Plain:
+def plain(name: str, value: Any = None, *, formula: str = "", among: Iterable[float | str] = ()) -> Plain:
     """A number or flag, or a formula that gives one; ``among`` as ``Plain`` has it."""
     return Plain(name=name, value=value, formula=formula, among=tuple(among))
 

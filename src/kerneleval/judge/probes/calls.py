@@ -105,7 +105,8 @@ class Calibrated:
 
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
-    """Secret values for plain arguments. Whole numbers become one of those that the task names (``Scalar.among``).
+    """Secret values for plain arguments. Whole numbers become one of those that the task names (``Scalar.among``); so
+    do others half of the time, where it names some.
 
     Of the floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so that
     it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show it,
@@ -128,8 +129,9 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
             return float(f"{value * factor(value):.3g}")
         return number_of_all_types(value * factor(value))
 
-    whole = {s.name: secrets.choice(s.among) for s in specs if isinstance(s, Scalar) and s.among}
-    return {name: changed(value) for name, value in values.items()} | whole
+    named = [s for s in specs if isinstance(s, Scalar) and s.among and (s.name not in values or secrets.randbits(1))]
+    chosen = {s.name: secrets.choice(s.among) for s in named}
+    return {name: changed(value) for name, value in values.items()} | chosen
 
 
 def number_of_all_types(value: float) -> float:

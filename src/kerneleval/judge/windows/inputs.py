@@ -615,7 +615,7 @@ def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> Non
 def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str, seed: int) -> None:
     """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
     Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
-    of float16, are all so small that no square of them is left, unless only ``"large"`` ones are wanted.
+    of float16, are all so small that no square of them is left; unless only ``"large"`` or ``"small"`` ones are wanted.
     """
     quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
     for spec, value in zip(specs, values, strict=True):
@@ -625,14 +625,14 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
             value.mul_(2.0**-_QUOTIENT if spec.divides and value.dtype != torch.float16 else 1.0)
             continue
         generator = stream(seed, f"extreme {spec.shape}", str(value.device))
-        if distribution == "large_scale":
+        if distribution == "large_scale" and spec.extreme != "small":
             large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
             most = _most_exponent(value.dtype, large)
             places = torch.randint(-most, most + 1, value.shape, generator=generator, device=value.device)
             end = torch.randint(8, value.shape, generator=generator, device=value.device) == 0
             places.masked_fill_(end, most)
             value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
-        elif value.dtype != torch.float16 and spec.extreme != "large":
+        elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme != "large":
             value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
 
 

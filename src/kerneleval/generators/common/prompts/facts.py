@@ -240,7 +240,7 @@ def _declared(named: Arg | Plain, at: Argument) -> str:
     if isinstance(named, Plain) or isinstance(at, Scalar):
         value = at.value if isinstance(at, Scalar) else None
         if isinstance(named, Plain) and named.among:
-            return f"{named.name}: int, {named.among_text}"
+            return f"{named.name}: {type(value).__name__}, {named.among_text}"
         return _plain(named.name, value, named.formula if isinstance(named, Plain) else "")
     parts = [named.role, named.dtype or "dtype of the case", _values(named, at)]
     parts += ["differentiable"] if named.differentiable else []

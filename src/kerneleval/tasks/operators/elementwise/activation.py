@@ -65,7 +65,7 @@ TASKS = (
         "out = x if x > 0 else negative_slope * x",
         F.leaky_relu,
         2,
-        plain("negative_slope", 0.01),
+        plain("negative_slope", 0.01, among=(-0.5, 2.0)),
         relations=(_POSITIVE,),
     ),
     _activation(

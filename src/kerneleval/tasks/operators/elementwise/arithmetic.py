@@ -55,7 +55,15 @@ TASKS = (
     pointwise("add", "out = x + y", torch.add, 1, **_TWO, nonfinite=True, relations=(COMMUTATIVE, _LINEAR)),
     pointwise("sub", "out = x - y", torch.sub, 1, **_TWO, nonfinite=True, relations=(_LINEAR, _SWAPPED)),
     pointwise("mul", "out = x * y", torch.mul, 1, **_TWO, nonfinite=True, relations=(COMMUTATIVE, _BILINEAR)),
-    pointwise("div", "out = x / y", torch.div, 1, **_SAFE, relations=(homogeneity({0: -2.0, 1: 0.5}, {0: -4.0}),)),
+    pointwise(
+        "div",
+        "out = x / y",
+        torch.div,
+        1,
+        **_SAFE,
+        extreme="small",
+        relations=(homogeneity({0: -2.0, 1: 0.5}, {0: -4.0}),),
+    ),
     pointwise("rsub", "out = y - alpha * x", _rsub, 2, plain("alpha", 1.5), **_TWO, relations=(_LINEAR,)),
     pointwise("add_scaled", "out = x + alpha * y", _add_scaled, 2, plain("alpha", 0.75), **_TWO, relations=(_LINEAR,)),
     pointwise(
@@ -146,7 +154,7 @@ TASKS = (
         "out = min(max(x, low), high); gradient 1 at low and high",
         torch.clamp,
         2,
-        plain("low", -0.75),
+        plain("low", -0.75, among=(2.5,)),  # above high
         plain("high", 1.25),
         nonfinite=True,
     ),
@@ -277,7 +285,7 @@ TASKS = (
         _addcdiv,
         3,
         plain("value", -0.75),
-        over=("x", "y", data("z", "M N", values="positive")),
+        over=("x", data("y", "M N", extreme="small"), data("z", "M N", values="positive", extreme="small")),
         forward_only=("small_scale",),
     ),
 )

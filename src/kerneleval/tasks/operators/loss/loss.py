@@ -217,7 +217,7 @@ TASKS = (
         "d ** 2 / (2 * beta) for d = |x - target| < beta, else d - beta / 2",
         _smooth_l1,
         5,
-        plain("beta", 0.75),
+        plain("beta", 0.75, among=(0.0,)),
         relations=_SAME,
     ),
     *_loss(
@@ -299,7 +299,7 @@ TASKS = (
         _gaussian_nll,
         7,
         plain("eps", 1e-6),
-        over=(*_BOTH, data("var", "M N", values="positive")),
+        over=(*_BOTH, data("var", "M N", values="positive", epsilon=1e-6)),
     ),
     *_loss(
         "soft_margin_loss",
