@@ -1,5 +1,6 @@
-"""Triangles and positive definite matrices in which one end says something of the other: a fixed number of steps of an
-iteration, or of terms of a series, is right where all elements beside the diagonal are small, and nowhere else.
+"""Matrices that are not near the identity. Triangles and positive definite ones in which one end says something of the
+other: a fixed number of steps of an iteration, or of terms of a series, is right where all elements beside the diagonal
+are small, and nowhere else. Multiples of matrices near the identity, about which series of functions have no sum.
 """
 
 from __future__ import annotations
@@ -138,3 +139,73 @@ def test_matrices_are_well_conditioned(name: str) -> None:
             assert all(float(torch.linalg.cond(part).max()) < 40 for part in parts)
             if rows > 2 and spec.values == "half_linked":
                 torch.linalg.cholesky(definite(a))
+
+
+def series(a: Tensor, count: int = 40) -> list[Tensor]:
+    """The terms of log(I + s), s symmetric."""
+    s = (a + a.mT) / 2
+    powers = [s]
+    for _ in range(count - 1):
+        powers.append(powers[-1] @ s)
+    return [power * (1 - 2 * (k % 2)) / (k + 1) for k, power in enumerate(powers)]
+
+
+def log_by_terms(a: Tensor) -> Tensor:
+    return torch.stack(series(a)).sum(0)
+
+
+def logdet_by_terms(a: Tensor) -> Tensor:
+    return torch.diagonal(log_by_terms(a), dim1=-2, dim2=-1).sum(-1)
+
+
+def logdet_by_factor(a: Tensor) -> Tensor:
+    return 2 * torch.diagonal(torch.linalg.cholesky(definite(a)), dim1=-2, dim2=-1).log().sum(-1)
+
+
+def by_newton(m: Tensor, steps: int) -> Tensor:
+    y, z = m, eye(m).expand(m.shape)
+    for _ in range(steps):
+        t = (3 * eye(m) - z @ y) / 2
+        y, z = y @ t, t @ z
+    return z
+
+
+def root_unscaled(a: Tensor) -> Tensor:
+    return by_newton(definite(a), 9)
+
+
+def root_scaled(a: Tensor) -> Tensor:
+    size = torch.linalg.matrix_norm(definite(a), keepdim=True)
+    return by_newton(definite(a) / size, 14) / size.sqrt()
+
+
+def of_spectrum(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def by_eigenvectors(a: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh(definite(a))
+        return (vectors * function(values)[..., None, :]) @ vectors.mT
+
+    return by_eigenvectors
+
+
+@pytest.mark.parametrize(
+    ("name", "defective", "honest"),
+    [
+        ("matrix_log", log_by_terms, of_spectrum(torch.log)),
+        ("inverse_square_root", root_unscaled, of_spectrum(torch.rsqrt)),
+        ("inverse_square_root", root_unscaled, root_scaled),
+        ("logdet", logdet_by_terms, logdet_by_factor),
+    ],
+)
+@pytest.mark.parametrize("rows", [12, 60])
+def test_functions_of_matrices_near_the_identity_alone_are_found(
+    name: str, defective: Callable[[Tensor], Tensor], honest: Callable[[Tensor], Tensor], rows: int
+) -> None:
+    task = find(name)
+    for direction in ("forward", "backward"):
+        case = case_of(name, {"B": 24, "N": rows}, direction=direction)
+        args, grads = drawn(task, case)
+        expectation = reference.expect(task, case, args, grads)
+        assert matches(expectation.native, expectation)
+        for kernel, passes in ((honest, True), (defective, False)):
+            found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
+            assert matches(found, expectation) == passes, (direction, kernel)

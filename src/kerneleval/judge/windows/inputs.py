@@ -18,7 +18,7 @@ import torch
 
 from kerneleval.devices import contiguous_strides
 from kerneleval.judge.windows import structures
-from kerneleval.judge.windows.matrices import HALF_LINK, linked, off_eye, skew
+from kerneleval.judge.windows.matrices import HALF_LINK, linked, off_eye, resized, skew
 from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
     DISTRIBUTIONS,
@@ -208,6 +208,7 @@ _MOST_EXCHANGED = 1 << 23
 _MATRICES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
     "off_eye": off_eye,
     "skew": skew,
+    "resized": resized,
     "linked": linked,
     "half_linked": functools.partial(linked, link=HALF_LINK),
 }

@@ -14,6 +14,9 @@ LINK, HALF_LINK = 0.9, 0.45
 """Elements beside the diagonal of linked matrices: of a triangle with 1 on its diagonal, whose inverse falls by this
 from place to place, and of both triangles of a positive definite one. Conditions are about 20.
 """
+_OCTAVES = (1.5, 2.5)
+"""Resized matrices are larger or smaller by two to this."""
+
 _REST = 0.1
 """What their other elements are multiplied by."""
 
@@ -65,3 +68,16 @@ def linked(a: torch.Tensor, generator: torch.Generator, link: float = LINK) -> t
         torch.diagonal(found, side, -2, -1).copy_(signs * link)
     plain = torch.randint(0, 2, (*batch, 1, 1), generator=generator, device=a.device) == 0
     return torch.where(plain, a, found)
+
+
+def resized(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the matrices such that I + a is three to six times larger or smaller: series about I have no sum there,
+    and Newton's steps without scaling do not lead to roots.
+    """
+    eye = torch.eye(*a.shape[-2:], dtype=a.dtype, device=a.device)
+    each = (*a.shape[:-2], 1, 1)
+    unit = torch.rand(each, generator=generator, device=a.device, dtype=a.dtype)
+    octaves = _OCTAVES[0] + (_OCTAVES[1] - _OCTAVES[0]) * unit
+    kind = torch.randint(0, 4, each, generator=generator, device=a.device)
+    factor = torch.exp2(torch.where(kind == 0, -octaves, octaves))
+    return torch.where(kind < 2, (eye + a) * factor - eye, a)

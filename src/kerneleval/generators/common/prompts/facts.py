@@ -98,6 +98,7 @@ _VALUES = {
     "rates": "above 0, in some rows up to 2000 (1024 in float16, 128 in bfloat16)",
     "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
     "skew": "in (-1, 1), or skew-symmetric matrices of a norm of up to 16",
+    "resized": "such that I + a is a matrix near I, or up to six times larger or smaller",
     "linked": "in (-1, 1), those beside the diagonal up to 0.9",
     "half_linked": "in (-1, 1), those beside the diagonal up to 0.45",
 }

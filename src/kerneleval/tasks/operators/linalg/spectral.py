@@ -2,7 +2,7 @@
 
 Vectors are defined where eigenvalues lie apart, and up to their sign: the tasks that give them work on
 ``m = diag(1, 2, ...) + a``, the elements of a below 1/4 in size, and have a positive diagonal. Functions of matrices
-need no such gaps.
+need no such gaps; half of theirs are multiples of such matrices near the identity.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _APART: Any = {
     "layouts": ("contiguous", "transposed", "sliced", "offset"),  # equal rows add up to more than the gap
 }
 _VECTORS: Any = {**_APART, "factor": 8.0}  # stable algorithms are off by the norm over the gap, N roundings
-_WIDE = data("a", "B N N", fan_in="N four", values="symmetric")
+_WIDE = data("a", "B N N", fan_in="N four", values="resized")
 _WIDE_TALL = data("a", "B height N", fan_in="N four", values="symmetric")
 _SPREAD: Any = {
     **_APART,
