@@ -1,6 +1,7 @@
 """Matrices that are not near the identity. Triangles and positive definite ones in which one end says something of the
 other: a fixed number of steps of an iteration, or of terms of a series, is right where all elements beside the diagonal
-are small, and nowhere else. Multiples of matrices near the identity, about which series of functions have no sum.
+are small, and nowhere else. Multiples of matrices near the identity, about which series of functions have no sum. And
+matrices with known eigenvalues that are not nearly diagonal.
 """
 
 from __future__ import annotations
@@ -209,3 +210,64 @@ def test_functions_of_matrices_near_the_identity_alone_are_found(
         for kernel, passes in ((honest, True), (defective, False)):
             found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
             assert matches(found, expectation) == passes, (direction, kernel)
+
+
+def rotated(m: Tensor, pairs: Tensor) -> Tensor:
+    """The product of the rotations that make the elements at these pairs of places 0."""
+    p, q = pairs
+    one, other, beside = m[..., p, p], m[..., q, q], m[..., p, q]
+    ratio = (other - one) / (2 * torch.where(beside == 0, 1, beside))
+    tangent = torch.where(ratio < 0, -1, 1) / (ratio.abs() + (1 + ratio * ratio).sqrt())
+    tangent = torch.where(beside == 0, 0, tangent)
+    cosine = 1 / (1 + tangent * tangent).sqrt()
+    turn = eye(m).repeat(*m.shape[:-2], 1, 1)
+    turn[..., p, p] = turn[..., q, q] = cosine
+    turn[..., p, q] = tangent * cosine
+    turn[..., q, p] = -tangent * cosine
+    return turn
+
+
+def eigenvectors_by_rotations(a: Tensor, sweeps: int) -> tuple[Tensor, Tensor]:
+    """Jacobi's method: all pairs of places in each sweep, as many at once as do not meet."""
+    count = a.shape[-1]
+    m = (a + a.mT) / 2 + torch.diag(torch.arange(1, count + 1, dtype=a.dtype))
+    vectors = eye(a).expand(a.shape)
+    order = list(range(count + count % 2))
+    for _ in range(sweeps * (len(order) - 1)):
+        meeting = zip(order[: len(order) // 2], order[::-1], strict=False)
+        turn = rotated(m, torch.tensor([sorted(pair) for pair in meeting if max(pair) < count]).mT)
+        m, vectors = turn.mT @ m @ turn, vectors @ turn
+        order = [order[0], order[-1], *order[1:-1]]
+    values = torch.diagonal(m, dim1=-2, dim2=-1)
+    places = values.argsort(-1)
+    vectors = vectors.gather(-1, places[..., None, :].expand(vectors.shape))
+    signs = torch.where(torch.diagonal(vectors, dim1=-2, dim2=-1) < 0, -1, 1).to(a.dtype)
+    return values.gather(-1, places), vectors * signs[..., None, :]
+
+
+@pytest.mark.parametrize("rows", [12, 40, 64])
+def test_eigenvectors_by_three_sweeps_are_found(rows: int) -> None:
+    """Nine sweeps pass, of larger matrices too."""
+    for size, sweeps in ((rows, 3), (rows, 9), (96, 9)):
+        case = case_of("eigh", {"B": 6, "N": size})
+        args, _ = drawn(find("eigh"), case, rows)
+        expectation = reference.expect(find("eigh"), case, args)
+        assert matches(expectation.native, expectation)
+        assert matches(list(eigenvectors_by_rotations(args[0], sweeps)), expectation) == (sweeps > 3)
+
+
+@pytest.mark.parametrize("name", ["eigh", "eig", "svd"])
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 33, 64])
+def test_eigenvectors_have_a_sign_and_gradients(name: str, rows: int) -> None:
+    """PyTorch is right in either type, and its vectors' elements on the diagonal are not next to 0."""
+    task = find(name)
+    own = {dim.name: {"B": 6, "M": 9, "N": rows}[dim.name] for dim in task.dims}
+    for dtype in task.dtypes:
+        for direction in ("forward", "backward"):
+            case = case_of(name, own, dtype=dtype, direction=direction)
+            args, grads = drawn(task, case)
+            expectation = reference.expect(task, case, args, grads)
+            assert matches(expectation.native, expectation)
+            if direction == "forward":
+                vectors = called(task.reference, args)[-1]
+                assert float(torch.diagonal(vectors, dim1=-2, dim2=-1).abs().min()) > 0.5

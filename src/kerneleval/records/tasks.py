@@ -195,6 +195,7 @@ Values = Literal[
     "off_eye",
     "skew",
     "resized",
+    "turned",
     "linked",
     "half_linked",
     "rates",
@@ -203,10 +204,10 @@ Values = Literal[
 where it has no gradient), U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which an eighth is NaN, an eighth infinite and a
 sixteenth near the end of the range, integers in [low, high), integers over the whole range of their type, fair coin,
 1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance), what makes I + a a regular matrix, U(-1, 1) and
-skew-symmetric matrices of a norm of 8 to 16, what makes I + a a multiple of a matrix near I, U(-1, 1) and matrices with
-large elements beside the diagonal, where I + a is a triangle or positive definite (all in
-``judge/windows/matrices.py``), and ``positive`` ones of which some rows are up to 2000, or as large as leaves counts of
-that mean exact in a half type."""
+skew-symmetric matrices of a norm of 8 to 16, what makes I + a a multiple of a matrix near I, or diag(1, 2, ...) + a a
+matrix whose eigenvalues are about 1, 2, ..., U(-1, 1) and matrices with large elements beside the diagonal, where I + a
+is a triangle or positive definite (all in ``judge/windows/matrices.py``), and ``positive`` ones of which some rows are
+up to 2000, or as large as leaves counts of that mean exact in a half type."""
 
 
 Extreme = bool | Literal["large", "small"]

@@ -18,7 +18,7 @@ import torch
 
 from kerneleval.devices import contiguous_strides
 from kerneleval.judge.windows import structures
-from kerneleval.judge.windows.matrices import HALF_LINK, linked, off_eye, resized, skew
+from kerneleval.judge.windows.matrices import HALF_LINK, linked, off_eye, resized, skew, turned
 from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
     DISTRIBUTIONS,
@@ -209,6 +209,7 @@ _MATRICES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = 
     "off_eye": off_eye,
     "skew": skew,
     "resized": resized,
+    "turned": turned,
     "linked": linked,
     "half_linked": functools.partial(linked, link=HALF_LINK),
 }

@@ -17,6 +17,11 @@ from place to place, and of both triangles of a positive definite one. Condition
 _OCTAVES = (1.5, 2.5)
 """Resized matrices are larger or smaller by two to this."""
 
+_TURNED = range(8, 65)
+"""Matrices of so many columns are turned. Of fewer, vectors would have an element next to 0 on the diagonal; of more,
+right rotations, one after the other, leave more rounding errors than LAPACK.
+"""
+
 _REST = 0.1
 """What their other elements are multiplied by."""
 
@@ -81,3 +86,25 @@ def resized(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     kind = torch.randint(0, 4, each, generator=generator, device=a.device)
     factor = torch.exp2(torch.where(kind == 0, -octaves, octaves))
     return torch.where(kind < 2, (eye + a) * factor - eye, a)
+
+
+def turned(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the matrices such that diag(1, 2, ...) + a is reflected, at either side, as a whole: its singular values
+    (of square ones, its eigenvalues) stay, and it is no longer nearly diagonal. Vectors keep 3/4 or more of their
+    element on the diagonal, whose sign they go by.
+    """
+    *batch, height, width = a.shape
+    if width not in _TURNED:
+        return a
+    diagonal = torch.zeros(height, width, dtype=a.dtype, device=a.device)
+    torch.diagonal(diagonal).copy_(torch.arange(1, width + 1))
+
+    def reflection(size: int) -> torch.Tensor:
+        signs = torch.randint(0, 2, (*batch, size, 1), generator=generator, device=a.device).mul_(2).sub_(1)
+        vector = signs.to(a.dtype) * size**-0.5
+        return torch.eye(size, dtype=a.dtype, device=a.device) - 2 * vector * vector.mT
+
+    right = reflection(width)
+    left = right if height == width else reflection(height)
+    plain = torch.randint(0, 2, (*batch, 1, 1), generator=generator, device=a.device) == 0
+    return torch.where(plain, a, left @ (diagonal + a) @ right - diagonal)

@@ -99,6 +99,7 @@ _VALUES = {
     "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
     "skew": "in (-1, 1), or skew-symmetric matrices of a norm of up to 16",
     "resized": "such that I + a is a matrix near I, or up to six times larger or smaller",
+    "turned": "such that diag(1, 2, ...) + a is nearly diagonal, or such a matrix reflected",
     "linked": "in (-1, 1), those beside the diagonal up to 0.9",
     "half_linked": "in (-1, 1), those beside the diagonal up to 0.45",
 }
