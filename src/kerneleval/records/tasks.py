@@ -292,6 +292,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     unset: bool = False
     """As ``Arg`` has it."""
+    idle: bool = False
+    """As ``Arg`` has it."""
     reset: float = 0.0
     """As ``Arg`` has it."""
     one_sided: bool = False
@@ -386,6 +388,8 @@ class Arg:
     borders: tuple[float, ...] = ()
     """Numbers up to which, or from which on, the formula has another term. A quarter of the standard data is equal to
     one of them, in every type exactly; backward not where that is the 0 at which the range begins."""
+    idle: bool = False
+    """Whether one row in eight (last dim) of standard data is 0, in all such arguments the same; not in float16."""
     unset: bool = False
     """Whether all of it is 0 in half of the standard calls, as a parameter that is initialised to 0, beside gradients
     that are not."""
@@ -466,6 +470,7 @@ class Arg:
             vanishes=self.vanishes,
             borders=self.borders,
             unset=self.unset,
+            idle=self.idle,
             reset=self.reset,
             one_sided=self.one_sided,
             ties=self.ties,

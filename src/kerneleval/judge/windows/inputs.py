@@ -183,6 +183,8 @@ _RARELY = 8
 """One in so many calls is of the other kind than its layout has (:func:`_apart`)."""
 _RESET = 64
 """One in so many gates is ``Arg.reset``."""
+_IDLE = 8
+"""One in so many rows is ``Arg.idle``."""
 _VANISHED = 16
 """One in so many gains is 0 beside ``outlier`` data."""
 _FEW_GAINS = 4
@@ -281,6 +283,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _even_rows(specs, values, seed)
             _at_borders(specs, values, case.direction, seed)
             _unset(specs, values, seed)
+            _idle(specs, values, seed)
             _resets(specs, values, seed)
             _half_steps(specs, values, seed)
             _one_sided(specs, values, seed)
@@ -700,6 +703,16 @@ def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
         if isinstance(spec, TensorSpec) and spec.unset:
             generator = stream(seed, f"unset {spec.name}", "cpu")
             value.mul_(int(torch.randint(2, (), generator=generator)))
+
+
+def _idle(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """What ``Arg.idle`` says. The first such argument has the rows; others may have dims in front of them."""
+    own = [value for spec, value in zip(specs, values, strict=True) if isinstance(spec, TensorSpec) and spec.idle]
+    if own and own[0].dtype != torch.float16:
+        generator = stream(seed, "idle", str(own[0].device))
+        rows = torch.randint(_IDLE, (*own[0].shape[:-1], 1), generator=generator, device=own[0].device) == 0
+        for value in own:
+            value.masked_fill_(rows, 0)
 
 
 def _resets(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

@@ -259,7 +259,7 @@ def _plain(name: str, value: Any, formula: str = "") -> str:
 def _values(named: Arg, at: TensorSpec) -> str:
     if named.values == "integers":
         return f"integers from {named.low} to below {named.high}{named.wide_text}"
-    text = _VALUES[named.values]
+    text = _VALUES[named.values] + (", or 0" if named.idle and named.values == "variance" else "")
     if named.fan_in:
         return f"{text}, times ({' * '.join(named.fan_in.split())}) ** -0.5"
     return text

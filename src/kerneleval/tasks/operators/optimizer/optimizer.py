@@ -7,6 +7,7 @@ rates are lower than usual, so that each step shows in the state, in half types 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -63,6 +64,8 @@ def updated(
         more: as ``define.operator`` takes it.
     """
     settings: dict[str, Any] = {"args": (data("param", "M N"), grads, *state, *given, *plains), **more}
+    # as the row of an embedding that no token has, in which all is 0 from the start
+    settings["args"] = tuple(replace(a, idle=True) if isinstance(a, Arg) else a for a in settings["args"])
     return operator(
         name,
         "elementwise",
