@@ -495,7 +495,8 @@ class Plain:
     formula: str = ""
     among: tuple[float | str, ...] = ()
     """Other numbers, or formulas that give whole ones, that it takes at secret sizes: its value is not part of what the
-    operator is. Empty: a whole number is, and others vary by a factor, as they else do half of the time.
+    operator is. Empty: a whole number is, and others vary by a factor, as they else do half of the time, or, where
+    their usual value is named too, never.
     """
 
     @property

@@ -53,6 +53,9 @@ _SMALL = 1e-2
 _FRACTIONS = 2**8
 """Fractions in units of 1 / this are numbers of bfloat16, and of float16."""
 
+_SHARE = 0.125
+"""A number from this on, below 1, may be a share, of which what is left of 1 is used too."""
+
 _LARGEST = 2.0**127
 """Numbers from this magnitude on stay as they are: the largest of bfloat16 and float32 is less than twice as large."""
 
@@ -106,7 +109,7 @@ class Calibrated:
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
     """Secret values for plain arguments. Whole numbers become one of those that the task names (``Scalar.among``); so
-    do others half of the time, where it names some.
+    do others half of the time, where it names some, or always, where their usual value is one of them.
 
     Of the floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so that
     it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show it,
@@ -129,17 +132,20 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
             return float(f"{value * factor(value):.3g}")
         return number_of_all_types(value * factor(value))
 
-    named = [s for s in specs if isinstance(s, Scalar) and s.among and (s.name not in values or secrets.randbits(1))]
+    named = [s for s in specs if isinstance(s, Scalar) and s.among]
+    named = [s for s in named if s.name not in values or s.value in s.among or secrets.randbits(1)]
     chosen = {s.name: secrets.choice(s.among) for s in named}
     return {name: changed(value) for name, value in values.items()} | chosen
 
 
 def number_of_all_types(value: float) -> float:
-    """A number near this one that has the few digits of bfloat16 and float16, but none of the ``_ONE_SIDED``.
-    Infinities, NaN and numbers from ``_LARGEST`` on stay as they are.
+    """A number near this one that has the few digits of bfloat16 and float16, but none of the ``_ONE_SIDED``. Between
+    ``_SHARE`` and 1, so has what is left of 1. Infinities, NaN and numbers from ``_LARGEST`` on stay as they are.
     """
     if not abs(value) < _LARGEST:
         return value
+    if _SHARE <= abs(value) < 0.5:
+        return math.copysign(round(abs(value) * _FRACTIONS) / _FRACTIONS, value)
     fraction, exponent = math.frexp(value)
     whole = round(abs(fraction) * _FRACTIONS)
     whole -= whole in _ONE_SIDED

@@ -102,7 +102,7 @@ def turned(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     def reflection(size: int) -> torch.Tensor:
         signs = torch.randint(0, 2, (*batch, size, 1), generator=generator, device=a.device).mul_(2).sub_(1)
         vector = signs.to(a.dtype) * size**-0.5
-        return torch.eye(size, dtype=a.dtype, device=a.device) - 2 * vector * vector.mT
+        return torch.eye(size, dtype=a.dtype, device=a.device).sub(vector * vector.mT, alpha=2)
 
     right = reflection(width)
     left = right if height == width else reflection(height)

@@ -142,7 +142,7 @@ def _adabelief(
 
 
 _M, _V = data("m", "M N"), data("v", "M N", values="variance")
-_BETAS = (plain("beta1", 0.45), plain("beta2", 0.6))
+_BETAS = (plain("beta1", 0.4375), plain("beta2", 0.59375))
 _LR, _EPS, _DECAY, _STEP = (
     plain("lr", 0.1),
     plain("eps", 1e-8),
@@ -204,7 +204,13 @@ TASKS = (
         11,
         (_M, _V),
         # both branches lie within four steps
-        *(_LR, plain("beta1", 0.6), plain("longest", 19, among=(12, 30)), _EPS, plain("step", 4, among=(3, 5, 6, 9))),
+        *(
+            _LR,
+            plain("beta1", 0.59375),
+            plain("longest", 19, among=(12, 30)),
+            _EPS,
+            plain("step", 4, among=(3, 5, 6, 9)),
+        ),
     ),
     updated(
         "adabelief",

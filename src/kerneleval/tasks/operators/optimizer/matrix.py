@@ -121,7 +121,7 @@ _NORM: Any = {
     "no_backward": NO_GRADIENT,
     "complexity": 2,
 }
-_LAMB = (_FIRST, _G, _M, _V, _LR, plain("beta1", 0.45), plain("beta2", 0.6), _EPS, _DECAY, _STEP)
+_LAMB = (_FIRST, _G, _M, _V, _LR, plain("beta1", 0.4375), plain("beta2", 0.59375), _EPS, _DECAY, _STEP)
 _LARS = (_FIRST, _G, data("momentum", "M N"), _LR, plain("mu", 0.6), plain("trust", 0.5), _EPS, _DECAY)
 _MATRIX: Any = {
     **_NORM,
@@ -197,7 +197,7 @@ TASKS = (
         "- lr * sqrt(max(1, M / N)) * u",
         args=(
             *(_P, _G, data("momentum", "M N")),
-            *(_LR, plain("mu", 0.6), _DECAY, plain("steps", formula="steps")),
+            *(_LR, plain("mu", 0.59375), _DECAY, plain("steps", formula="steps")),
         ),
         out=("M N",) * 2,
         reference=_muon,

@@ -1,7 +1,8 @@
 """Optimisers, element by element: parameters and state after several steps, from the gradients of these steps.
 
 Every task is ``torch.optim``'s formula, where that has one, over (M, N); ``step`` is how many steps came before. Decay
-rates are lower than usual, so that each step shows in the state, in half types too.
+rates are lower than usual, so that each step shows in the state, in half types too, which hold them and what is left
+of 1: eager code that adds so much of a gradient (``add(grad, alpha=1 - beta1)``) rounds it to the type.
 """
 
 from __future__ import annotations
@@ -274,7 +275,7 @@ TASKS = (
         15,
         # a ** 2 < v, as of a mean and a mean of squares
         (_V, _moment("grad_avg", values="symmetric", fan_in="four"), _MOMENTUM),
-        *(_LR, plain("alpha", 0.6), _EPS, plain("mu", 0.5)),
+        *(_LR, plain("alpha", 0.59375), _EPS, plain("mu", 0.5)),
         derive={"four": 4},
         without=("outlier", "large_scale"),
     ),
@@ -303,7 +304,8 @@ TASKS = (
         _lion,
         9,
         (whole("m", "M N", -8, 9),),
-        *(_LR, plain("beta1", 0.5), plain("beta2", 0.75), _DECAY),
+        # by which sums of whole numbers are exact in half types
+        *(_LR, plain("beta1", 0.5, among=(0.25, 0.5, 0.75)), plain("beta2", 0.75, among=(0.25, 0.5, 0.75)), _DECAY),
         steps=2,
         grads=_WHOLE,
     ),
@@ -334,7 +336,7 @@ TASKS = (
         _sophia,
         10,
         (_M,),
-        *(_LR, plain("beta1", 0.6), plain("rho", 0.8), plain("eps", 1e-8), _DECAY),
+        *(_LR, plain("beta1", 0.59375), plain("rho", 0.8), plain("eps", 1e-8), _DECAY),
         given=(_moment("hessian", values="variance"),),
     ),
     updated(
@@ -343,7 +345,7 @@ TASKS = (
         _ema,
         3,
         (),
-        args=(data("average", "M N"), data("params", "steps M N"), plain("decay", 0.6)),
+        args=(data("average", "M N"), data("params", "steps M N"), plain("decay", 0.59375)),
     ),
     updated(
         "swa_update",
