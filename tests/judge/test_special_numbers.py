@@ -856,3 +856,39 @@ def adafactor(*args: Any, by: Callable[[float, int], float] = lambda lr, t: min(
 def test_the_rate_of_a_step_is_bounded_by_its_number() -> None:
     assert wrong("adafactor", functools.partial(adafactor, by=lambda lr, t: lr), plain)
     assert not wrong("adafactor", adafactor, lambda _: True)
+
+
+def keys(x: Tensor) -> Tensor:
+    """Whole numbers in the order of x: NaN without a sign is the largest, one with a sign the least."""
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.itemsize]
+    bits = x.contiguous().view(whole)
+    return torch.where(bits < 0, bits ^ torch.iinfo(whole).max, bits)
+
+
+def floats_of(found: Tensor, like: Tensor) -> Tensor:
+    return torch.where(found < 0, found ^ torch.iinfo(found.dtype).max, found).view(like.dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("amax", lambda x: floats_of(keys(x).amax(-1), x)),
+        ("argmax", lambda x: keys(x).argmax(-1)),
+        ("maximum", lambda x, y: floats_of(torch.maximum(keys(x), keys(y)), x)),
+        ("relu", lambda x: floats_of(keys(x).clamp(min=0), x)),
+        ("cummax", lambda x: floats_of(keys(x).cummax(-1).values, x)),
+        ("topk", lambda x, k: floats_of(keys(x).topk(k).values, x)),
+        ("median", lambda x: floats_of(keys(x).median(-1).values, x)),
+        ("isnan", lambda x: keys(x) > keys(x.new_tensor(math.inf))),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_some_nan_have_their_sign_bit_set(name: str, kernel: Kernel, dtype: str) -> None:
+    assert wrong(name, kernel, lambda _: True, dtype)
+    assert not wrong(name, find(name).reference, lambda _: True, dtype)
+
+
+@pytest.mark.parametrize("name", ["chebyshev_polynomial_u", "laguerre_polynomial_l", "legendre_polynomial_p"])
+def test_no_nan_is_asked_for_where_pytorch_gives_unset_memory(name: str) -> None:
+    task = find(name)
+    assert not wrong(name, lambda x, n: torch.where(x.isnan(), x, task.reference(x, n)), lambda _: True)

@@ -272,6 +272,8 @@ class TensorSpec:
     large_half_backward: float = 0.0
     """The same for gradients; 0: as forward."""
     nonfinite: Nonfinite = "ieee"
+    nan_signs: bool = True
+    """As ``Arg`` has it."""
     extreme: Extreme = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
     by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two."""
@@ -376,6 +378,8 @@ class Arg:
     differentiable: bool = False
     nonfinite: Nonfinite | Literal[""] = ""
     """Empty: what the operator has."""
+    nan_signs: bool = True
+    """Whether the NaN of most rows have their sign bit set, as 0 / 0 has on x86."""
     extreme: Extreme = False
     divides: bool = False
     """Whether it divides what a remainder is left of. Its ``small_scale`` numbers are 2^26 times smaller forward: fp32
@@ -461,6 +465,7 @@ class Arg:
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
             nonfinite=self.nonfinite or "ieee",
+            nan_signs=self.nan_signs,
             extreme=self.extreme,
             divides=self.divides,
             epsilon=self.epsilon,

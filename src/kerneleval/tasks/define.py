@@ -191,6 +191,9 @@ class _Own:
     nonfinite: bool | Nonfinite = "nan"
     """What arguments have under ``nonfinite``, unless they say it themselves. True: ``"ieee"``, because IEEE arithmetic
     defines the output for infinities and NaN; False: ``"none"``."""
+    nan_signs: bool = True
+    """Whether the NaN of most rows have their sign bit set: not where the operator reads it, or sorts, since sorts by
+    bits on GPUs put such a NaN first."""
     extreme: Extreme = False
     """Whether large and small data reach the ends of the range (``TensorSpec.extreme``)."""
     epsilon: float = 0.0
@@ -216,6 +219,7 @@ class _Own:
         def whole(arg: Arg) -> Arg:
             along = arg.shape.split()[-1] if self.rows and arg is row else arg.along
             arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along, extreme=arg.extreme or self.extreme)
+            arg = replace(arg, nan_signs=self.nan_signs)
             if single and arg.nonfinite == "masked_nan":
                 arg = replace(arg, nonfinite="masked_apart")
             if self.epsilon and arg.role == "data":

@@ -177,6 +177,7 @@ _LARGEST = 3
 """Further places of a row's largest score under ``large_scale``."""
 
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MEETING = (*_NONFINITE, 0.0, -0.0, 1.0)
 _NONFINITE_EACH = 4
 _RARELY = 8
@@ -273,12 +274,13 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
         widen(specs, values, case, stream(seed, "whole numbers", device))
     if any(isinstance(spec, TensorSpec) and spec.ignored for spec in specs):
         mark_ignored(specs, values, stream(seed, "ignored", device))
+    if case.distribution == "nonfinite" and case.layout != "expanded":
+        _meeting(specs, values, seed)
+        _open_targets(specs, values)
+    _sign_nans(specs, values, case, seed)
     if case.layout == "expanded":
         return
     match case.distribution:
-        case "nonfinite":
-            _meeting(specs, values, seed)
-            _open_targets(specs, values)
         case "standard":
             _even_rows(specs, values, seed)
             _at_borders(specs, values, case.direction, seed)
@@ -615,6 +617,21 @@ def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> Non
         for position, value in enumerate(together):
             digits = torch.arange(kinds, device=value.device) // count**position % count
             value.view(-1)[places] = value.new_tensor(_MEETING)[digits]
+
+
+def _sign_nans(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed: int) -> None:
+    """Sets the sign bit of all NaN in three of four rows (last dim; ``Arg.nan_signs``), by whole numbers: arithmetic
+    may not keep it. Where rows must be equal, in all or none.
+    """
+    for position, (spec, value) in enumerate(zip(specs, values, strict=True)):
+        if not isinstance(spec, TensorSpec) or not spec.nan_signs or not value.is_floating_point():
+            continue
+        if (case.distribution == "nonfinite" or spec.missing or spec.values == "special") and value.itemsize > 1:
+            generator = stream(seed, f"signs of nan {position}", str(value.device))
+            rows = value.ndim * (1,) if case.layout == "expanded" else (*value.shape[:-1], 1)[: value.ndim]
+            chosen = torch.randint(4, rows, generator=generator, device=value.device) > 0
+            bits = value.view(_BITS[value.itemsize])
+            bits.copy_(torch.where(chosen & value.isnan(), bits | torch.iinfo(bits.dtype).min, bits))
 
 
 def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str, seed: int) -> None:

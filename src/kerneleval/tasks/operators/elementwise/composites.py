@@ -181,6 +181,7 @@ TASKS = (
         flops="3 * M * N",
         relations=_batch(_X, outputs=2),
         without=_OVERFLOW,
+        nan_signs=False,
         **_MATH,
     ),
     operator(
@@ -191,6 +192,7 @@ TASKS = (
         out=("M N: bool", "M N: int32"),
         reference=_signbit_and,
         flops="2 * M * N",
+        nan_signs=False,
         no_backward=FLAT,
         exact=True,
         **_MATH,

@@ -223,6 +223,7 @@ TASKS = (
         _sparsemax,
         each=20,
         kinks="free",
+        nan_signs=False,
         rows=("ordered",),
         source="model",
         level=2,

@@ -79,6 +79,7 @@ def _ordered(name: str, summary: str, reference: Any, out: str, *plains: Any, **
         "args": (data("x", "M N"),),
         "relations": (resampling("row_resampling", {0: 0}, {0: 0}), permutation("order_within_rows", {0: 1}, {})),
         "nonfinite": True,
+        "nan_signs": False,
         "rows": ("ordered",),
         "folded": "M",
         **more,
@@ -105,7 +106,8 @@ _INDEX: Any = {
 }
 _TIES: Any = {"no_backward": "which of equal elements takes the gradient is not defined"}
 _K = plain("k", formula="K")
-_FEW: Any = {"dims": (*ROWS, fixed("K", high=64)), "where": "N >= K > 0", **_TIES}
+_SELECTS: Any = {"nan_signs": True, **_TIES}
+_FEW: Any = {"dims": (*ROWS, fixed("K", high=64)), "where": "N >= K > 0", **_SELECTS}
 
 TASKS = (
     _ordered("sort", "out[m] = x[m] in ascending order, NaN last", _sort, "M N", **_TIES),
@@ -195,7 +197,7 @@ TASKS = (
         _median,
         "M",
         where="N > 0",
-        **_TIES,
+        **_SELECTS,
     ),
     _ordered(
         "nanmedian",
@@ -203,7 +205,7 @@ TASKS = (
         _nanmedian,
         "M",
         where="N > 0",
-        **_TIES,
+        **_SELECTS,
     ),
     _ordered(
         "count_below",
