@@ -360,6 +360,42 @@ def test_steps_beyond_the_bend_of_a_softplus_are_given() -> None:
     assert not wrong("selective_scan", scan, lambda _: True)
 
 
+def scan_in_chunks(*args: Tensor, length: int = 64) -> Tensor:
+    """The same many steps at once, with decays by differences of running sums and a softplus that branches at 20."""
+    u, delta, decay, b, c, skip, z, delta_bias = (x.float() for x in args)
+    delta = delta + delta_bias[:, None]
+    step = torch.where(delta > 20, delta, delta.clamp(max=20).exp().log1p())
+    logs, taken = -step[:, :, None] * decay[:, :, None], (step * u)[:, :, None] * b[:, None]
+    state, outs = torch.zeros(*u.shape[:2], decay.shape[1], 1), []
+    for rates, terms, read in zip(logs.split(length, -1), taken.split(length, -1), c.split(length, -1), strict=True):
+        sums = rates.cumsum(-1)
+        hidden = torch.ones(2 * sums.shape[-1:], dtype=torch.bool).triu(1)
+        between = (sums[..., None] - sums[..., None, :]).masked_fill(hidden, -math.inf).exp()
+        states = (between @ terms[..., None])[..., 0] + sums.exp() * state
+        outs.append((states * read[:, None]).sum(2))
+        state = states[..., -1:]
+    return ((torch.cat(outs, -1) + skip[:, None] * u) * torch.nn.functional.silu(z)).to(args[0].dtype)
+
+
+def through(kernel: Kernel, grad: Tensor, *args: Tensor) -> tuple[Tensor, ...]:
+    """Gradients by autograd."""
+    leaves = [x.detach().requires_grad_() for x in args]
+    return torch.autograd.grad(kernel(*leaves), leaves, grad)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_of_steps_beyond_the_bend_of_a_softplus_are_asked_for(dtype: str) -> None:
+    held = functools.partial(through, functools.partial(scan, most=20.0))
+    if dtype == "float32":
+        found = wrong("selective_scan", held, lambda _: True, direction="backward")
+        assert {distribution for _, distribution in found} == {"common"}
+    for kernel in (scan_in_chunks, functools.partial(scan_in_chunks, length=1)):
+        honest = functools.partial(through, kernel)
+        assert not wrong(
+            "selective_scan", honest, lambda case: case.distribution == "common", dtype, "standard", "backward"
+        )
+
+
 def entropy_of_logits(x: Tensor, target: Tensor, *, overflows: bool = False) -> Tensor:
     soft = x.exp().log1p() if overflows else x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
     return soft - target * x

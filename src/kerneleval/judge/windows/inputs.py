@@ -255,6 +255,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             if case.direction == "backward" and spec.differentiable and spec.values == "nonnegative":
                 given = replace(given, values="positive")  # gradients of roots and logarithms are infinite at 0
             tensor = _repeated(given, case.distribution, case.layout, generator)
+            if (case.direction, case.distribution) == ("backward", "common") and spec.slow[0] < 1:
+                tensor.mul_(spec.slow[0])  # rates beside large steps: decays by differences of sums lose digits else
             usual = (case.distribution, case.layout) == ("standard", "contiguous")
             if spec.ids and not usual and case.layout != "expanded" and case.distribution not in ("constant", "zeros"):
                 tensor = structures.indices(given, case, tensor, generator)

@@ -179,7 +179,6 @@ TASKS = (
         reduction="L + N",
         gathered="max(B * L, D)",
         rows=("long_memory",),
-        forward_only=("common",),
         nonfinite=False,  # as those of linear.py
         where=f"B * D * N > 0 and L > 1 and (B * D * L * N <= {MOST_STATES})",
         source="vllm",
