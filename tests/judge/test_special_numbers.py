@@ -377,10 +377,10 @@ def scan_in_chunks(*args: Tensor, length: int = 64) -> Tensor:
     return ((torch.cat(outs, -1) + skip[:, None] * u) * torch.nn.functional.silu(z)).to(args[0].dtype)
 
 
-def through(kernel: Kernel, grad: Tensor, *args: Tensor) -> tuple[Tensor, ...]:
+def through(kernel: Kernel, grad: Tensor, *args: Any) -> tuple[Tensor, ...]:
     """Gradients by autograd."""
-    leaves = [x.detach().requires_grad_() for x in args]
-    return torch.autograd.grad(kernel(*leaves), leaves, grad)
+    given = [x.detach().requires_grad_() if isinstance(x, Tensor) else x for x in args]
+    return torch.autograd.grad(kernel(*given), [x for x in given if isinstance(x, Tensor)], grad)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -928,3 +928,63 @@ def test_some_nan_have_their_sign_bit_set(name: str, kernel: Kernel, dtype: str)
 def test_no_nan_is_asked_for_where_pytorch_gives_unset_memory(name: str) -> None:
     task = find(name)
     assert not wrong(name, lambda x, n: torch.where(x.isnan(), x, task.reference(x, n)), lambda _: True)
+
+
+MORE = 1 + 1e-6
+"""A border is off by so much."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("hardshrink", lambda x, at: torch.where((x.abs() >= at) | x.isnan(), x, 0)),
+        ("hardshrink", lambda x, at: torch.where(x.abs() <= at * MORE, 0, x)),
+        ("threshold", lambda x, at, value: torch.where((x >= at) | x.isnan(), x, value)),
+        ("threshold", lambda x, at, value: torch.where(x <= at * MORE, value, x)),
+        ("gt_scalar", lambda x, at: x >= at),
+        ("gt_scalar", lambda x, at: x > at * MORE),
+    ],
+)
+def test_numbers_at_a_border_are_given(name: str, kernel: Kernel) -> None:
+    assert wrong(name, kernel, lambda _: True) == {("contiguous", "standard")}
+
+
+BENDS: dict[str, Kernel] = {
+    "relu6": lambda x: (x > 0) & (x < 6),
+    "hardtanh": lambda x, low, high: (x > low) & (x < high),
+    "hardshrink": lambda x, at: x.abs() > at,
+    "softshrink": lambda x, at: x.abs() > at,
+    "threshold": lambda x, at, _: x > at,
+    "clamp": lambda x, low, high: (x >= low) & (x <= high),
+    "clamp_min": lambda x, low: x >= low,
+    "clamp_max": lambda x, high: x <= high,
+    "hardsigmoid": lambda x: ((x > -3) & (x < 3)) / 6,
+    "hardswish": lambda x: torch.where(x < 3, (2 * x + 3) / 6, 1) * (x > -3),
+}
+"""Slopes of functions with bends."""
+
+
+@pytest.mark.parametrize("name", BENDS)
+def test_gradients_at_a_border_are_asked_for(name: str) -> None:
+    """Slopes of numbers that are moved by a rounding, to either side."""
+    found = []
+    for factor in (1 - 1e-7, 1 + 1.2e-7):
+
+        def moved(grad: Tensor, x: Tensor, *at: float, by: float = factor) -> Tensor:
+            return grad * BENDS[name](x * by, *at)
+
+        found.append(bool(wrong(name, moved, plain, direction="backward")))
+    beside = find(name).table.args[0].beside  # type: ignore[union-attr]
+    assert all(found) if beside else any(found)
+
+
+@pytest.mark.parametrize("name", BENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_right_gradients_at_a_border_pass(name: str, dtype: str) -> None:
+    def kernel(grad: Tensor, x: Tensor, *at: float) -> Tensor:
+        return grad * BENDS[name](x, *at).to(grad.dtype)
+
+    assert not wrong(name, kernel, lambda _: True, dtype, direction="backward")
+    assert not wrong(
+        name, functools.partial(through, find(name).reference), lambda _: True, dtype, direction="backward"
+    )

@@ -292,6 +292,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     borders: tuple[float, ...] = ()
     """As ``Arg`` has it."""
+    beside: bool = False
+    """As ``Arg`` has it."""
     unset: bool = False
     """As ``Arg`` has it."""
     idle: bool = False
@@ -394,6 +396,9 @@ class Arg:
     one of them, in every type exactly; backward not where that is the 0 at which the range begins."""
     idle: bool = False
     """Whether one row in eight (last dim) of standard data is 0, in all such arguments the same; not in float16."""
+    beside: bool = False
+    """Whether the type's next numbers on either side of a border are given, too (not beside 0): right kernels compare the
+    argument itself with it, and nothing that is rounded."""
     unset: bool = False
     """Whether all of it is 0 in half of the standard calls, as a parameter that is initialised to 0, beside gradients
     that are not."""
@@ -474,6 +479,7 @@ class Arg:
             missing=self.missing,
             vanishes=self.vanishes,
             borders=self.borders,
+            beside=self.beside,
             unset=self.unset,
             idle=self.idle,
             reset=self.reset,

@@ -78,6 +78,11 @@ def pointwise(
     )
 
 
+def bent(*borders: float, beside: bool = True) -> dict[str, Any]:
+    """The argument of a function that has another formula from these numbers on; ``beside`` as ``Arg`` has it."""
+    return {"over": (data("x", "M N", borders=borders, beside=beside),)}
+
+
 def reflected(of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Relation:
     """f(-x) = of(f(x), x)."""
     return mapping("reflection", lambda x, *rest: (-x, *rest), lambda outs, args: [of(outs[0], args[0])])

@@ -703,17 +703,21 @@ def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> N
 
 
 def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
-    """Puts each of ``Arg.borders`` at secret places, a quarter of all together; backward not at the 0 where a range
-    begins: gradients are infinite there.
+    """Puts each of ``Arg.borders``, and what is ``beside`` it, at secret places, a quarter of all together; backward
+    not at the 0 where a range begins: gradients are infinite there.
     """
     for spec, value in zip(specs, values, strict=True):
         if isinstance(spec, TensorSpec) and spec.borders:
             if direction == "backward" and spec.differentiable and spec.values == "nonnegative":
                 continue
             generator = stream(seed, f"borders {spec.name}", str(value.device))
-            kind = torch.randint(4 * len(spec.borders), value.shape, generator=generator, device=value.device)
-            for number, border in enumerate(spec.borders):
-                value.masked_fill_(kind == number, border)
+            given = value.new_tensor(spec.borders)
+            if spec.beside:
+                bits = given.view(_BITS[value.itemsize])
+                steps = torch.tensor([[-1], [0], [1]], dtype=bits.dtype, device=value.device) * (given != 0)
+                given = (bits + steps).view(value.dtype).flatten()
+            kind = torch.randint(4 * len(given), value.shape, generator=generator, device=value.device)
+            value.copy_(torch.where(kind < len(given), given[kind.clamp(max=len(given) - 1)], value))
 
 
 def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import data, plain, weight
-from kerneleval.tasks.pointwise import ODD, pointwise, reflected
+from kerneleval.tasks.pointwise import ODD, bent, pointwise, reflected
 from kerneleval.tasks.relations import homogeneity, mapping
 
 _aten: Any = torch.ops.aten
@@ -59,7 +59,7 @@ _GRAD = {"over": ("grad", "x"), "no_backward": "it is a gradient itself", "relat
 
 TASKS = (
     _activation("relu", "out = max(x, 0); gradient 0 at 0", F.relu, 1, nonfinite=True, relations=(_POSITIVE,)),
-    _activation("relu6", "out = min(max(x, 0), 6); gradient 0 at 0 and 6", F.relu6, 2),
+    _activation("relu6", "out = min(max(x, 0), 6); gradient 0 at 0 and 6", F.relu6, 2, **bent(0.0, 6.0)),
     _activation(
         "leaky_relu",
         "out = x if x > 0 else negative_slope * x",
@@ -134,10 +134,31 @@ TASKS = (
         2,
         plain("low", -1.5),
         plain("high", 0.75),
+        **bent(-1.5, 0.75),
     ),
-    _activation("hardsigmoid", "out = min(max(x + 3, 0), 6) / 6; gradient 0 at -3 and 3", F.hardsigmoid, 4),
-    _activation("hardswish", "out = x * min(max(x + 3, 0), 6) / 6; gradient 0 at -3, 1 at 3", F.hardswish, 5),
-    _activation("hardshrink", "out = x if |x| > lambd else 0", F.hardshrink, 2, plain("lambd", 0.5), relations=(ODD,)),
+    _activation(
+        "hardsigmoid",
+        "out = min(max(x + 3, 0), 6) / 6; gradient 0 at -3 and 3",
+        F.hardsigmoid,
+        4,
+        **bent(-3.0, 3.0, beside=False),
+    ),
+    _activation(
+        "hardswish",
+        "out = x * min(max(x + 3, 0), 6) / 6; gradient 0 at -3, 1 at 3",
+        F.hardswish,
+        5,
+        **bent(-3.0, 3.0, beside=False),
+    ),
+    _activation(
+        "hardshrink",
+        "out = x if |x| > lambd else 0",
+        F.hardshrink,
+        2,
+        plain("lambd", 0.5),
+        relations=(ODD,),
+        **bent(-0.5, 0.5),
+    ),
     _activation(
         "softshrink",
         "out = sign(x) * max(|x| - lambd, 0); gradient 0 at -lambd and lambd",
@@ -145,6 +166,7 @@ TASKS = (
         3,
         plain("lambd", 0.5),
         relations=(ODD,),
+        **bent(-0.5, 0.5),
     ),
     _activation(
         "threshold",
@@ -153,6 +175,7 @@ TASKS = (
         1,
         plain("threshold", 0.25),
         plain("value", -1.0),
+        **bent(0.25),
     ),
     _activation("relu_squared", "out = max(x, 0) ** 2", _relu_squared, 2, source="model"),
     _activation(
@@ -170,7 +193,7 @@ TASKS = (
         _aten.threshold_backward,
         1,
         plain("threshold", 0.25),
-        **_GRAD,
+        **_GRAD | {"over": ("grad", *bent(0.25)["over"])},
     ),
     _activation("gelu_backward", "out = grad * (Phi(x) + x * phi(x))", _gelu_backward, 9, **_GRAD),
     _activation("silu_backward", "out = grad * s * (1 + x * (1 - s)), s = sigmoid(x)", _aten.silu_backward, 8, **_GRAD),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import data, plain, weight, whole
-from kerneleval.tasks.pointwise import COMMUTATIVE, FLAT, ODD, pointwise
+from kerneleval.tasks.pointwise import COMMUTATIVE, FLAT, ODD, bent, pointwise
 from kerneleval.tasks.relations import homogeneity, mapping
 
 _TWO: Any = {"over": ("x", "y")}
@@ -156,13 +156,26 @@ TASKS = (
         2,
         plain("low", -0.75, among=(2.5,)),  # above high
         plain("high", 1.25),
+        **bent(-0.75, 1.25),
         nonfinite=True,
     ),
     pointwise(
-        "clamp_min", "out = max(x, low); gradient 1 at low", torch.clamp_min, 1, plain("low", -0.5), nonfinite=True
+        "clamp_min",
+        "out = max(x, low); gradient 1 at low",
+        torch.clamp_min,
+        1,
+        plain("low", -0.5),
+        nonfinite=True,
+        **bent(-0.5),
     ),
     pointwise(
-        "clamp_max", "out = min(x, high); gradient 1 at high", torch.clamp_max, 1, plain("high", 0.5), nonfinite=True
+        "clamp_max",
+        "out = min(x, high); gradient 1 at high",
+        torch.clamp_max,
+        1,
+        plain("high", 0.5),
+        nonfinite=True,
+        **bent(0.5),
     ),
     pointwise(
         "hypot",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import data, flags, plain, whole
-from kerneleval.tasks.pointwise import COMMUTATIVE, pointwise
+from kerneleval.tasks.pointwise import COMMUTATIVE, bent, pointwise
 from kerneleval.tasks.relations import mapping
 
 _FLAG: Any = {"out": "bool", "exact": True, "no_backward": "the output is a flag"}
@@ -56,8 +56,8 @@ TASKS = (
         torch.gt,
         1,
         plain("value", 0.25),
-        over=(data("x", "M N"),),
         nonfinite=True,
+        **bent(0.25),
         **_FLAG,
     ),
     pointwise("isnan", "out = whether x is NaN", torch.isnan, 1, **_SPECIAL),
