@@ -20,6 +20,7 @@ from kerneleval.pipeline import check
 from kerneleval.records import ROW_DISTRIBUTIONS, Case, Failed, TensorSpec
 from kerneleval.tasks import find
 from kerneleval.tasks.operators.reduction.scan import wide
+from kerneleval.tasks.secret_sizes import secret_cases
 from kerneleval.tasks.shapes import Budget
 
 Tensor = torch.Tensor
@@ -339,3 +340,30 @@ def test_the_judge_tells_of_rows_in_order(judge: Judge, tmp_path: Path) -> None:
         assert (verdict.verdict == "passed") == right, verdict.message
         wrong = [c.case.distribution for c in verdict.cells if isinstance(c.outcome, Failed)]
         assert set(wrong) <= {"ordered"}
+
+
+ROWS_OF = {"instance_norm": 2, "instance_norm_affine": 2, "batch_norm2d": 2}
+"""Dims of a row where they are several."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sum", "mean", "amax", "argmax", "logsumexp", "softmax", "log_softmax", "cumsum", "cummax"),
+        *("group_norm", "group_norm_plain", "batch_norm", *ROWS_OF),
+    ],
+)
+def test_rows_have_more_elements_than_16_bits_count(name: str) -> None:
+    """A kernel that reads something else beyond 65,536 elements of a row passed: rows had up to 8,192."""
+    task = find(name)
+    cases = secret_cases(task, planned(task, CPU, tier="quick"), CPU)
+    long = [case for case in cases if max(case.dims_map.values()) > 69_000]
+    assert {case.direction for case in long} == set(task.directions)
+    case = next(case for case in long if case.direction == "forward")
+    args, _ = drawn(task, case)
+    expectation = reference.expect(task, case, args)
+    assert isinstance(compare(called(task.reference, args), expectation), Match)
+    rows = args[0].flatten(-ROWS_OF.get(name, 1)).clone()
+    rows[..., 65_536:] = 100.0
+    lost = called(task.reference, [rows.view(args[0].shape), *args[1:]])
+    assert not isinstance(compare(lost, expectation), Match)

@@ -50,7 +50,7 @@ def check_dims(task: Task, case: Case, budget: shapes.Budget) -> None:
     assert task.constraint is None or task.constraint(dims)
     for dim in task.dims:
         if case.shape_category != "edge" or dims[dim.name]:
-            assert dim.low <= dims[dim.name] <= dim.high
+            assert dim.low <= dims[dim.name] <= max(dim.high, dim.long)
             assert dims[dim.name] % dim.multiple_of == 0
 
 

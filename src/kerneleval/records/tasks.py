@@ -397,8 +397,8 @@ class Arg:
     idle: bool = False
     """Whether one row in eight (last dim) of standard data is 0, in all such arguments the same; not in float16."""
     beside: bool = False
-    """Whether the type's next numbers on either side of a border are given, too (not beside 0): right kernels compare the
-    argument itself with it, and nothing that is rounded."""
+    """Whether the type's next numbers on either side of a border are given, too (not beside 0): right kernels compare
+    the argument itself with it, and nothing that is rounded."""
     unset: bool = False
     """Whether all of it is 0 in half of the standard calls, as a parameter that is initialised to 0, beside gradients
     that are not."""

@@ -96,6 +96,9 @@ def fixed(name: str, low: int = 1, high: int = 8, multiple_of: int = 1) -> Dim:
 ROWS: tuple[Dim, ...] = (size("M"), size("N"))
 """Dims of elementwise and row-wise operators: M rows of N elements."""
 
+LONG_ROWS: tuple[Dim, ...] = (size("M"), size("N", long=MOST_NAMED))
+"""``ROWS`` of operators whose rows may be a vocabulary or a plane, in one secret case of few rows."""
+
 MOST_COUNTED = 1 << 17
 """Longest row of operators that count, which are judged where a counter of 16 bits wraps."""
 

@@ -86,6 +86,8 @@ _TALLER = 65_535
 third dim may have.
 """
 _TALLER_BYTES = 64 << 20
+_LONG = _TALLER + _TALLER // 16
+"""Least size of a long dim: what a kernel leaves out beyond 16 bits is a part that shows."""
 TALLEST = _TALLER + _TALLER // 16
 """Rows that any of these cases has at most."""
 _FEW_COLUMNS = 16
@@ -724,17 +726,17 @@ def _long(task: Task, fits: Fits) -> Iterator[dict[str, int]]:
     """Sizes of which a dim is more than an unsigned number of 16 bits holds, where it may be (``Dim.long``). The others
     are small, and thin where they are in a tensor with it.
     """
-    shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
+    shapes = [_dims_in(task, arg) for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
     for dim in (dim for dim in task.dims if dim.long):
         beside = {name for shape in shapes if dim.name in shape for name in shape} - {dim.name}
         for trial in range(_TRIALS):
-            room = (dim.long - _TALLER - 2) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
+            room = (dim.long - _LONG) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
             thin = {
                 other.name: min(other.high, other.least + _CHANCE.randint(0, max(0, _THIN - trial)) * other.multiple_of)
                 for other in task.dims
                 if other.name in beside
             }
-            dims = _base(task, trial) | thin | {dim.name: _TALLER + 2 + int(room)}
+            dims = _base(task, trial) | thin | {dim.name: _LONG + int(room)}
             if task.allows(dims) and fits(dims):
                 yield dims
                 break

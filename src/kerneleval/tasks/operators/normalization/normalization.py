@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg
-from kerneleval.tasks.define import ROWS, bias, data, fixed, gain, operator, plain, size
+from kerneleval.tasks.define import MOST_NAMED, ROWS, bias, data, fixed, gain, operator, plain, size
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 _LEAST = 4
@@ -91,7 +91,7 @@ _CENTRED: Any = {
 }
 _SCALED: Any = {**_CENTRED, "without": (), "rows": ()}
 _IMAGE: Any = {
-    "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512), size("W", high=512)),
+    "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512, long=MOST_NAMED), size("W", high=512)),
     "out": ("B C H W",),
     "flops": "8 * B * C * H * W",
 }
@@ -153,7 +153,7 @@ TASKS = (
         "normalization",
         "out = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]; mean and biased variance over each group of C of "
         "the G * C channels and all of L",
-        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
+        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L", long=MOST_NAMED)),
         derive={"channels": "G * C"},
         args=(
             data("x", "B channels L", large_half=_LARGE, along="channels L"),
@@ -181,7 +181,7 @@ TASKS = (
         "normalization",
         "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over "
         "B and L of this very batch, no running statistics",
-        dims=(fixed("B", high=32), size("C"), size("L")),
+        dims=(fixed("B", high=32), size("C"), size("L", long=MOST_NAMED)),
         args=(
             # where x is strided, PyTorch sums its gradients' terms in float16, and numbers of 1024 overflow there
             data("x", "B C L", large_half=_LARGE, large_half_backward=16.0, along="B L"),
@@ -266,7 +266,7 @@ TASKS = (
         "normalization",
         "out = (x - mean) / sqrt(var + eps); mean and biased variance over each group of C of the G * C channels and "
         "all of L",
-        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
+        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L", long=MOST_NAMED)),
         derive={"channels": "G * C"},
         args=(data("x", "B channels L", large_half=_LARGE, along="channels L"), plain("groups", formula="G"), _EPS),
         out=("B channels L",),

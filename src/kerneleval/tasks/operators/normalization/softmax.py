@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Task, product_text
-from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, mask, operator, plain, size, weight
+from kerneleval.tasks.define import FAR_BELOW, LONG_ROWS, ROWS, data, fixed, mask, operator, plain, size, weight
 from kerneleval.tasks.operators.reduction.reduction import along
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
@@ -166,7 +166,7 @@ _GRAD: Any = {
 }
 
 TASKS = (
-    normalised("softmax", "out[m, n] = exp(x[m, n]) / sum_i exp(x[m, i])", along(torch.softmax, -1)),
+    normalised("softmax", "out[m, n] = exp(x[m, n]) / sum_i exp(x[m, i])", along(torch.softmax, -1), dims=LONG_ROWS),
     normalised("softmax_dim0", "out[m, n] = exp(x[m, n]) / sum_i exp(x[i, n])", along(torch.softmax, 0), axis=0),
     normalised(
         "softmax_middle", "out[b, m, n] = exp(x[b, m, n]) / sum_i exp(x[b, i, n])", along(torch.softmax, 1), **_MIDDLE
@@ -177,7 +177,9 @@ TASKS = (
         along(torch.softmax, 1),
         **_CHANNELS,
     ),
-    normalised("log_softmax", "out[m, n] = x[m, n] - log sum_i exp(x[m, i])", along(torch.log_softmax, -1)),
+    normalised(
+        "log_softmax", "out[m, n] = x[m, n] - log sum_i exp(x[m, i])", along(torch.log_softmax, -1), dims=LONG_ROWS
+    ),
     normalised(
         "log_softmax_middle",
         "out[b, m, n] = x[b, m, n] - log sum_i exp(x[b, i, n])",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kerneleval.records import Arg, Plain, Relation, Task, product_text
-from kerneleval.tasks.define import COUNTED_ROWS, FAR_BELOW, data, operator, size
+from kerneleval.tasks.define import COUNTED_ROWS, FAR_BELOW, LONG_ROWS, data, operator, size
 from kerneleval.tasks.relations import additivity, homogeneity, mapping, permutation, resampling, shift
 
 __all__ = ["TASKS", "along", "reduced"]
@@ -195,7 +195,7 @@ _SHARED = "; NaN wins; the gradient is shared equally between equal "
 
 
 TASKS = (
-    reduced("sum", "out[m] = sum_n x[m, n]", _sum, relations=(additivity(0),), **_SUM),
+    reduced("sum", "out[m] = sum_n x[m, n]", _sum, relations=(additivity(0),), dims=LONG_ROWS, **_SUM),
     reduced("sum_dim0", "out[n] = sum_m x[m, n]", along(torch.sum, 0), over="first", **_SUM),
     reduced(
         "sum_middle",
@@ -206,7 +206,14 @@ TASKS = (
         **_SUM,
     ),
     reduced("sum_all", "out = sum_{m, n} x[m, n], a tensor of no dims", torch.sum, over="all", **_SUM),
-    reduced("mean", "out[m] = sum_n x[m, n] / N", along(torch.mean, -1), relations=(additivity(0), _SHIFT), **_MEAN),
+    reduced(
+        "mean",
+        "out[m] = sum_n x[m, n] / N",
+        along(torch.mean, -1),
+        relations=(additivity(0), _SHIFT),
+        dims=LONG_ROWS,
+        **_MEAN,
+    ),
     reduced("mean_dim0", "out[n] = sum_m x[m, n] / M", along(torch.mean, 0), over="first", **_MEAN),
     reduced(
         "mean_middle",
@@ -234,7 +241,7 @@ TASKS = (
         each=2,
         **_MEAN,
     ),
-    reduced("amax", f"out[m] = max_n x[m, n]{_SHARED}maxima", _amax, relations=(_SHIFT,), **_EXTREME),
+    reduced("amax", f"out[m] = max_n x[m, n]{_SHARED}maxima", _amax, relations=(_SHIFT,), dims=LONG_ROWS, **_EXTREME),
     reduced("amin", f"out[m] = min_n x[m, n]{_SHARED}minima", along(torch.amin, -1), relations=(_SHIFT,), **_EXTREME),
     reduced("amax_dim0", f"out[n] = max_m x[m, n]{_SHARED}maxima", along(torch.amax, 0), over="first", **_EXTREME),
     reduced(
@@ -257,6 +264,7 @@ TASKS = (
         "argmax",
         "out[m] = an n for which x[m, n] is largest; NaN wins; any of several equal ones is right",
         _argmax,
+        dims=LONG_ROWS,
         relations=(_INDEX_FOLLOWS,),
         **_INDEX,
     ),
@@ -400,6 +408,7 @@ TASKS = (
         "logsumexp",
         "out[m] = log sum_n exp(x[m, n])",
         _logsumexp,
+        dims=LONG_ROWS,
         given=data("x", "M N", common=f"{FAR_BELOW}", along="N"),
         each=4,
         least=1,

@@ -12,6 +12,7 @@ from kerneleval.records import Arg, Plain, Task, product_text
 from kerneleval.tasks.define import (
     COUNTED_ROWS,
     FAR_BELOW,
+    LONG_ROWS,
     ROWS,
     data,
     fixed,
@@ -192,7 +193,7 @@ _SEQUENCE: Any = {"over": "B L D", "axis": 1}
 _DOUBLED: Any = {**_SEQUENCE, "level": 2, "source": "model"}
 
 TASKS = (
-    scan("cumsum", "out[m, n] = sum_{i <= n} x[m, i]", along(torch.cumsum, -1), **_LINEAR),
+    scan("cumsum", "out[m, n] = sum_{i <= n} x[m, i]", along(torch.cumsum, -1), dims=LONG_ROWS, **_LINEAR),
     scan("cumsum_dim0", "out[m, n] = sum_{i <= m} x[i, n]", along(torch.cumsum, 0), axis=0, **_SCALED),
     scan("cumsum_middle", "out[b, l, d] = sum_{i <= l} x[b, i, d]", along(torch.cumsum, 1), **_SEQUENCE, **_LINEAR),
     scan("cumsum_reverse", "out[m, n] = sum_{i >= n} x[m, i]", _cumsum_reverse, **_LINEAR),
@@ -261,7 +262,7 @@ TASKS = (
     ),
     scan("cumprod", "out[m, n] = prod_{i <= n} x[m, i]", along(torch.cumprod, -1), **_NEAR_ONE),
     scan("cumprod_exclusive", "out[m, n] = prod_{i < n} x[m, i]", _cumprod_exclusive, **_NEAR_ONE),
-    scan("cummax", "out[m, n] = max_{i <= n} x[m, i]; NaN wins", along(torch.cummax, -1, 0), **_TIES),
+    scan("cummax", "out[m, n] = max_{i <= n} x[m, i]; NaN wins", along(torch.cummax, -1, 0), dims=LONG_ROWS, **_TIES),
     scan("cummin", "out[m, n] = min_{i <= n} x[m, i]; NaN wins", along(torch.cummin, -1, 0), **_TIES),
     scan(
         "cummax_middle",
