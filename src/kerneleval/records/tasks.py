@@ -403,8 +403,9 @@ class Arg:
     """Whether all of it is 0 in half of the standard calls, as a parameter that is initialised to 0, beside gradients
     that are not."""
     reset: float = 0.0
-    """What a gate is where a state is forgotten: one in 64 of the standard data of half types. In fp32 honest kernels
-    lose digits there, which take differences of running sums over a chunk of 64 steps. 0: none is."""
+    """What a gate is where a state is forgotten: one in 64 of the standard data of half types. In fp32 half of those of
+    the last step (``along``): honest kernels that take differences of running sums lose the digits of later ones. 0:
+    none is."""
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""

@@ -739,11 +739,14 @@ def _idle(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
 
 
 def _resets(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Puts ``Arg.reset`` at secret places of data in half types."""
+    """Puts ``Arg.reset`` at secret places of data in half types, and of others at half of the last steps."""
     for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.reset and value.dtype.itemsize == 2:
+        if isinstance(spec, TensorSpec) and spec.reset and value.numel():
             generator = stream(seed, f"resets {spec.name}", str(value.device))
-            gone = torch.randint(_RESET, value.shape, generator=generator, device=value.device) == 0
+            most, (steps,) = _RESET if value.itemsize == 2 else 2, spec.along
+            gone = torch.randint(most, value.shape, generator=generator, device=value.device) == 0
+            if value.itemsize > 2:
+                gone.narrow(steps, 0, value.shape[steps] - 1).fill_(False)
             value.masked_fill_(gone, spec.reset)
 
 

@@ -105,8 +105,8 @@ def _retention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
 
 
 _HEADS = (fixed("B", high=2), fixed("H", low=2), size("L", low=2, high=512), fixed("D", low=4, high=32, multiple_of=4))
-_FORGETS = -80.0
-"""A gate that forgets all: in fp32 the inverse of a chunk's decay is infinite there, and the decay itself a number."""
+_FORGETS = -87.0
+"""A gate that forgets all: the inverse of a chunk's decay is infinite in fp32 there, and the decay itself a number."""
 _VALUES = fixed("E", low=4, high=32, multiple_of=4)
 _QKV = (data("q", "B H L D"), data("k", "B H L D", fan_in="D"), data("v", "B H L E", along="L"))
 
@@ -130,7 +130,7 @@ TASKS = (
         "gated_linear_attention",
         "h[l] = diag(sigmoid(gate[l])) h[l - 1] + k[l] v[l]^T, out[l] = q[l] h[l]",
         _gated_linear_attention,
-        data("gate", "B H L D", slow=SLOW_GATE, reset=_FORGETS),
+        data("gate", "B H L D", along="L", slow=SLOW_GATE, reset=_FORGETS),
         each=6,
         rows=("long_memory",),
         nonfinite=False,
@@ -165,7 +165,7 @@ TASKS = (
         "k divided by their norms",
         _gated_delta_rule,
         data("beta", "B H L"),
-        data("gate", "B H L", slow=SLOW_GATE, reset=_FORGETS),
+        data("gate", "B H L", along="L", slow=SLOW_GATE, reset=_FORGETS),
         rows=("long_memory",),
         over=(data("q", "B H L D"), data("k", "B H L D"), _QKV[2]),
         each=8,
