@@ -988,3 +988,14 @@ def test_right_gradients_at_a_border_pass(name: str, dtype: str) -> None:
     assert not wrong(
         name, functools.partial(through, find(name).reference), lambda _: True, dtype, direction="backward"
     )
+
+
+@pytest.mark.parametrize(("name", "whole"), [("floor_divide", torch.floor), ("div_trunc", torch.trunc)])
+def test_whole_quotients_are_given(name: str, whole: Callable[[Tensor], Tensor]) -> None:
+    """Times the inverse, they lie just below a whole number; in fp32 divisions of Triton's may do so, too."""
+    assert wrong(name, lambda x, y: whole(x * (1 / y)), plain, "float64")
+    for dtype in ("float32", "float64"):
+        assert not wrong(name, lambda x, y: whole(x / y), plain, dtype)
+        assert not wrong(
+            name, lambda x, y: (x - torch.fmod(x, y)) / y if whole is torch.trunc else x // y, plain, dtype
+        )

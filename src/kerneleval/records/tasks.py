@@ -279,6 +279,8 @@ class TensorSpec:
     by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two."""
     divides: bool = False
     """As ``Arg`` has it."""
+    multiple_of: str = ""
+    """As ``Arg`` has it."""
     epsilon: float = 0.0
     """What the norm of a row (last dim) is held against: some rows of ``small_scale`` data come down to an eighth of
     it; not in float16, which has no such numbers, and backward not in bfloat16. 0: none do."""
@@ -386,6 +388,10 @@ class Arg:
     divides: bool = False
     """Whether it divides what a remainder is left of. Its ``small_scale`` numbers are 2^26 times smaller forward: fp32
     does not hold such quotients, and the remainder is exact all the same. Not in float16."""
+    multiple_of: str = ""
+    """Name of the argument by which it is divided before the quotient is cut to a whole number. A quarter of the
+    standard data are whole multiples of it, exactly; in float64 alone, since Triton's division is not rounded right in
+    fp32."""
     epsilon: float = 0.0
     epsilon_backward: bool = True
     even: bool = False
@@ -474,6 +480,7 @@ class Arg:
             nan_signs=self.nan_signs,
             extreme=self.extreme,
             divides=self.divides,
+            multiple_of=self.multiple_of,
             epsilon=self.epsilon,
             epsilon_backward=self.epsilon_backward,
             even=self.even,

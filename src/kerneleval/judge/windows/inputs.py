@@ -171,7 +171,7 @@ _COMMON_SPREAD = 0.25
 """Standard deviation of ``common`` data about ``TensorSpec.common``; half types have 1."""
 
 _HALF_STEPS = 16
-"""Multiples of a scale beside which ties lie, at most."""
+"""Multiples of a scale beside which ties lie, or of a divisor, at most."""
 
 _LARGEST = 3
 """Further places of a row's largest score under ``large_scale``."""
@@ -290,6 +290,7 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _idle(specs, values, seed)
             _resets(specs, values, seed)
             _half_steps(specs, values, seed)
+            _multiples(specs, values, seed)
             _one_sided(specs, values, seed)
         case "large_scale" | "small_scale" if case.direction == "forward":
             _extreme(specs, values, case.distribution, seed)
@@ -777,6 +778,18 @@ def _half_steps(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> 
         chosen = torch.randint(4, value.shape, generator=generator, device=value.device) == 0
         halves = (multiples + 0.5) * (step.double() if isinstance(step, torch.Tensor) else step)
         value.copy_(torch.where(chosen, halves.to(value.dtype), value))
+
+
+def _multiples(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """What ``Arg.multiple_of`` says: divisors are numbers of fp32, so that their multiples are exact."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.multiple_of and value.dtype == torch.float64:
+            generator = stream(seed, f"multiples {spec.name}", str(value.device))
+            divisor = next(v for one, v in zip(specs, values, strict=True) if one.name == spec.multiple_of)
+            divisor.copy_(divisor.float())
+            times = torch.randint(-_HALF_STEPS, _HALF_STEPS, value.shape, generator=generator, device=value.device)
+            chosen = torch.randint(4, value.shape, generator=generator, device=value.device) == 0
+            value.copy_(torch.where(chosen, times * divisor, value))
 
 
 def _most_exponent(dtype: torch.dtype, scale: float) -> int:
