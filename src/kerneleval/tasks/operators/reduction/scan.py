@@ -262,7 +262,7 @@ TASKS = (
     ),
     scan("cumprod", "out[m, n] = prod_{i <= n} x[m, i]", along(torch.cumprod, -1), **_NEAR_ONE),
     scan("cumprod_exclusive", "out[m, n] = prod_{i < n} x[m, i]", _cumprod_exclusive, **_NEAR_ONE),
-    scan("cummax", "out[m, n] = max_{i <= n} x[m, i]; NaN wins", along(torch.cummax, -1, 0), dims=LONG_ROWS, **_TIES),
+    scan("cummax", "out[m, n] = max_{i <= n} x[m, i]; NaN wins", along(torch.cummax, -1, 0), **_TIES),
     scan("cummin", "out[m, n] = min_{i <= n} x[m, i]; NaN wins", along(torch.cummin, -1, 0), **_TIES),
     scan(
         "cummax_middle",
