@@ -726,7 +726,7 @@ def _long(task: Task, fits: Fits) -> Iterator[dict[str, int]]:
     """Sizes of which a dim is more than an unsigned number of 16 bits holds, where it may be (``Dim.long``). The others
     are small, and thin where they are in a tensor with it.
     """
-    shapes = [_dims_in(task, arg) for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
+    shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
     for dim in (dim for dim in task.dims if dim.long):
         beside = {name for shape in shapes if dim.name in shape for name in shape} - {dim.name}
         for trial in range(_TRIALS):

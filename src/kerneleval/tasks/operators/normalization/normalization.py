@@ -91,7 +91,7 @@ _CENTRED: Any = {
 }
 _SCALED: Any = {**_CENTRED, "without": (), "rows": ()}
 _IMAGE: Any = {
-    "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512, long=MOST_NAMED), size("W", high=512)),
+    "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512), size("W", high=512)),
     "out": ("B C H W",),
     "flops": "8 * B * C * H * W",
 }
@@ -100,6 +100,7 @@ _CHANNELS = (gain("weight", "C"), bias("C"))
 _FEWER = data("x", "B C H W", large_half=_LARGE, large_half_backward=16.0)  # as of batch_norm
 _INSTANCES: Any = {
     **_IMAGE,
+    "dims": (*_IMAGE["dims"][:2], size("H", high=512, long=MOST_NAMED), _IMAGE["dims"][3]),
     "reduction": "H * W",
     "where": f"H * W >= {_LEAST} and C > 0 and (B > 0)",
     "without": ("constant",),
@@ -153,7 +154,7 @@ TASKS = (
         "normalization",
         "out = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]; mean and biased variance over each group of C of "
         "the G * C channels and all of L",
-        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L", long=MOST_NAMED)),
+        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
         derive={"channels": "G * C"},
         args=(
             data("x", "B channels L", large_half=_LARGE, along="channels L"),
@@ -181,7 +182,7 @@ TASKS = (
         "normalization",
         "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over "
         "B and L of this very batch, no running statistics",
-        dims=(fixed("B", high=32), size("C"), size("L", long=MOST_NAMED)),
+        dims=(fixed("B", high=32), size("C"), size("L")),
         args=(
             # where x is strided, PyTorch sums its gradients' terms in float16, and numbers of 1024 overflow there
             data("x", "B C L", large_half=_LARGE, large_half_backward=16.0, along="B L"),
@@ -266,7 +267,7 @@ TASKS = (
         "normalization",
         "out = (x - mean) / sqrt(var + eps); mean and biased variance over each group of C of the G * C channels and "
         "all of L",
-        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L", long=MOST_NAMED)),
+        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
         derive={"channels": "G * C"},
         args=(data("x", "B channels L", large_half=_LARGE, along="channels L"), plain("groups", formula="G"), _EPS),
         out=("B channels L",),
