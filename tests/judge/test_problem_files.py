@@ -428,3 +428,23 @@ def test_boxes_stay_boxes(judge, tmp_path, body, verdict):
     for distribution in ("standard", "negative"):
         made = judged(judge, tmp_path, _SIDES.format(body), "contiguous", reference, distribution, drawn)
         assert made.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("drawn", "reference", "body"),
+    [
+        ("x, (x.abs().max() / 127).item()", "torch.round(x / s).clamp(-100, 100) * s", None),
+        ("x, int(torch.randint(2, 9, ()))", "x.topk(s, -1).values", "x.sort(-1)[0].flip(-1)[:, :s].clone()"),
+    ],
+)
+def test_plain_numbers_that_are_drawn_belong_to_their_call(judge, tmp_path, drawn, reference, body):
+    """Watched calls had the number of an earlier call, and the file's own code was wrong."""
+    path = tmp_path / "problem.py"
+    source = TASK.format(reference=f"return {reference}").replace("(self, x)", "(self, x, s)")
+    inputs = f"    x = torch.randn(48, 20)\n    return [{drawn}]"
+    path.write_text(source.replace("    return [torch.randn(48, 20)]", inputs))
+    source = CANDIDATE.format(body=f"return {body or reference}").replace("(self, x)", "(self, x, s)")
+    candidate = Candidate(files=(("candidate.py", source),), language="torch")
+    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
+    verdict = judge.check(candidate, open_task(str(path)), protocol)
+    assert verdict.verdict == "passed", verdict.message

@@ -76,11 +76,10 @@ class Seen:
 class Subject:
     """One case, bound to fresh weights, with fresh secret arguments and the native outputs."""
 
-    def __init__(self, calls: Calls, case: Case, layout: WindowLayout | None = None) -> None:
+    def __init__(self, calls: Calls, case: Case) -> None:
         self.case = case
         self._calls, self._bound = calls, calls.bind(case)
         bound = self._bound
-        self._layout = layout or WindowLayout([calls.calibration[case].call_layout], case.direction)
         seed = new_secret()
         self._args = bound.arguments(seed)
         self._grads = bound.upstream(self._args, seed)
@@ -94,6 +93,8 @@ class Subject:
         )
         with precision(tf32=calls.protocol.tf32):
             self.native = call.run(case.dtype)
+        call_layout = calls.calibration[case].call_layout.given(self._args, self.native)
+        self._layout = WindowLayout([call_layout], case.direction)
 
     @property
     def nbytes(self) -> int:
@@ -102,7 +103,7 @@ class Subject:
 
     def again(self) -> Subject:
         """The same case with other weights and arguments."""
-        return Subject(self._calls, self.case, self._layout)
+        return Subject(self._calls, self.case)
 
     @property
     def inputs(self) -> list[torch.Tensor]:
