@@ -118,10 +118,19 @@ def test_rows_of_one_hot_masks_stay_one_hot():
 
 def test_a_redrawn_permutation_is_one():
     assert sorted(other(torch.arange(12)).tolist()) == list(range(12))
-    positions = other(torch.arange(12).expand(3, 12).contiguous())
-    assert sorted(positions[0].tolist()) == list(range(12)) and torch.equal(positions[0], positions[2])
+    both = torch.arange(24).view(2, 12)
+    assert torch.equal(other(both)[1] - other(both)[0], both[1] - both[0]) and not torch.equal(other(both), both)
     columns = torch.stack([torch.randperm(3) for _ in range(9)], 1)  # scatter along dim 0 writes each place once
     assert bool((other(columns).sort(0).values == torch.arange(3)[:, None]).all())
+
+
+@pytest.mark.parametrize("expanded", [torch.arange(12).expand(3, 12), torch.arange(12)[:, None].expand(12, 3)])
+def test_equal_rows_of_positions_differ(expanded):
+    """A kernel that read the positions of the first sequence for all passed."""
+    found = other(expanded.contiguous())
+    rows = found if found.shape[0] == 3 else found.T
+    assert found.is_contiguous() and bool((rows.sort(-1).values == torch.arange(12)).all())
+    assert not torch.equal(rows[0], rows[1]) and not torch.equal(rows[0], rows[2])
 
 
 def test_offsets_have_their_steps_in_another_order():
@@ -379,6 +388,22 @@ def test_a_plain_zero_is_named_too(tmp_path):
     """Other numbers are multiplied by something; a kernel that ignored a start of 0.0 passed without a word."""
     task = read(write(tmp_path, "return x * more[1] + more[0]", "return [torch.randn(9, 9), 0.0, 0.5]"))
     assert any("argument arg1 is the same in every draw" in found.message for found in task.findings)
+
+
+def test_plain_lists_of_one_number_are_named_though_they_become_longer(tmp_path):
+    inputs = "n = 40\nreturn [torch.rand(n, 9), [1] * n, [0.5] * n]"
+    path = write(tmp_path, "return x * more[0][0] + more[1][0]", inputs)
+    (found,) = (found.message for found in read(path, sweep=True).findings if "every draw" in found.message)
+    assert "argument arg1 is the same in every draw" in found
+
+
+@pytest.mark.parametrize("number", ["random.randint(1, 1 << 40)", "int(torch.randint(1 << 40, ()))"])
+def test_plain_numbers_that_are_drawn_are_not_called_the_same(tmp_path, number):
+    """A whole number that each draw had another of was told to be the same in all of them."""
+    inputs = f"import random\nreturn [torch.rand(4, 9), {number}, 2]"
+    path = write(tmp_path, "return x * (more[0] % 7 + more[1])", inputs)
+    (found,) = (found.message for found in read(path).findings if "every draw" in found.message)
+    assert "argument arg2 is the same in every draw" in found
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1068,6 +1068,15 @@ def test_plain_floats_vary_beside_other_inputs(tmp_path):
     assert torch.equal(found, other[0] * other[1])
 
 
+def test_plain_floats_in_lists_vary_too(tmp_path):
+    """A kernel that wrote the two factors of a tuple out passed without a word."""
+    text = model("return x * more[0][1] + more[1]['b']", inputs="[torch.rand(n, 4), (2, 0.5), {'b': 0.25, 'c': 'no'}]")
+    made = problem(tmp_path, text)
+    assert made.inputs(1)[1:] == [(2, 0.5), {"b": 0.25, "c": "no"}]
+    _, (whole, part), named = made.inputs(1, "small_scale")
+    assert whole == 2 and 0.4 <= part < 0.475 and 0.2 <= named["b"] < 0.2375 and named["c"] == "no"
+
+
 def test_rows_of_length_one_that_never_change_are_varied_as_such(tmp_path):
     """A box filter and a basis may be written into a kernel as little as other constants."""
     shares, basis = "torch.full((8, 4), 0.25)", "torch.linalg.qr(torch.arange(16.0).view(4, 4).sin())[0]"

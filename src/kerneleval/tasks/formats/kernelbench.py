@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from kerneleval.records import Dim, Finding, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks.formats.distributions import Safe, safe_distributions
@@ -175,21 +176,30 @@ def _fixed(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]])
 
 
 def _plain(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
-    """Plain arguments that have one value in all cases, by name; floats but 0 get others, and None says nothing."""
+    """Plain arguments that have one value in all cases and draws, or lists of the same ones, by name; floats but 0 get
+    others, and None says nothing.
+    """
     try:
         draws = [surveys.at(dims).arguments for _, dims in case_dims]
+        if any(isinstance(a, Scalar) and not _gets_others(a.value) for a in draws[0]):
+            draws.append(surveys.other_arguments)
     except UsageError:
         return []
     every = [[a for a in arguments if isinstance(a, Scalar)] for arguments in draws]
     return [
         one.name
         for one, *others in zip(*every, strict=True)
-        if not _gets_others(one.value) and all(other.value == one.value for other in others)
+        if not _gets_others(one.value) and all(_values(other.value) == _values(one.value) for other in others)
     ]
 
 
+def _values(plain: Any) -> set[str]:
+    """What stands in a plain argument, however often: a list may be as long as a size."""
+    return {repr(leaf) for leaf in tree_leaves(plain)}
+
+
 def _gets_others(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != 0)
+    return all(leaf is None or (isinstance(leaf, float) and leaf != 0) for leaf in tree_leaves(value))
 
 
 def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from kerneleval.records import FAR_MEANS, Form, NotJudgedError, OutputForm, UsageError, digest, nested
 from kerneleval.tasks.formats.changes import (
@@ -261,10 +262,10 @@ class ModuleProblem:
         for index, value in enumerate(args):
             if index in self.kin | self.related:
                 continue
-            if type(value) is float:
+            if not isinstance(value, torch.Tensor):
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
-                part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
-                args[index] = value * (0.8 + 0.15 * part)
+                factor = 0.8 + 0.15 * int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
+                args[index] = tree_map_only(float, factor.__mul__, value)
             elif is_float(value) and index in traits.normed and distribution == "padded":
                 args[index] = one_hot_rows(value, generator)
             elif is_float(value) and index not in fixed:

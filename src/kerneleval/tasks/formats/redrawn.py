@@ -38,11 +38,11 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
 
     Masks are flags, integers that are 0 or 1 in two or more dims, and floating numbers of few values: 0 and 1, 1 alone
     in two or more dims, or some 0 and others below -1000. Integers that are all different change places, and so do runs
-    of consecutive ones (positions). Sorted numbers of segments stay sorted, each in use. Other sorted integers from
-    0 on may be offsets: their steps change places, so the last one and the longest part stay. All others are drawn from
-    those of their line; where one number is negative, it marks what counts for nothing, and stays where it is. Of equal
-    integers (lengths, types, steps so far) some become others: zeros ones, behind a place in their row, ones two, and
-    larger ones as small as half.
+    of consecutive ones (positions): all rows alike, but each in its own way where all are equal. Sorted numbers of
+    segments stay sorted, each in use. Other sorted integers from 0 on may be offsets: their steps change places, so the
+    last one and the longest part stay. All others are drawn from those of their line; where one number is negative, it
+    marks what counts for nothing, and stays where it is. Of equal integers (lengths, types, steps so far) some become
+    others: zeros ones, behind a place in their row, ones two, and larger ones as small as half.
     """
     if not tensor.numel() or tensor.is_complex() or is_eight_bit(tensor):
         return None
@@ -70,6 +70,9 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
         drawn = _segments(lines.reshape(-1), generator) if lines.shape[-1] == lines.numel() else None
         return None if drawn is None else drawn.view(tensor.shape)
     if different(tensor):
+        rows = lines.reshape(-1, lines.shape[-1])
+        if len(rows) > 1 and bool((rows == rows[0]).all()):
+            return lines.gather(-1, _uniform(lines.shape, generator).argsort(-1)).movedim(-1, longest).contiguous()
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
 

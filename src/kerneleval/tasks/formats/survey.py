@@ -110,6 +110,12 @@ def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
     return _run(file, namespace, build_model(file, namespace, init, "cpu", 0), "cpu")
 
 
+def other_draw(file: ProblemFile, device: str) -> tuple[Argument, ...]:
+    """What ``get_inputs`` gives at the file's own sizes under another seed than in a survey."""
+    namespace = file.execute({})
+    return _arguments(namespace, *call_inputs(file, namespace, device, 1))
+
+
 def _lacks_memory(error: UsageError) -> bool:
     """Whether the problem failed because ``meta`` tensors hold no values."""
     return isinstance(error.__cause__, (RuntimeError, NotImplementedError)) and "meta" in str(error.__cause__).lower()

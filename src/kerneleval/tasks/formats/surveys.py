@@ -11,7 +11,7 @@ import torch
 from kerneleval.records import Argument, TensorSpec, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.survey import Survey, survey
+from kerneleval.tasks.formats.survey import Survey, other_draw, survey
 
 MINIATURE_BYTES, MINIATURE_FLOPS = 4 << 20, 200_000_000
 """Bytes and operations up to which a problem is run to see what it does."""
@@ -50,6 +50,11 @@ class Surveys:
         if isinstance(found, UsageError):
             raise found
         return found
+
+    @functools.cached_property
+    def other_arguments(self) -> tuple[Argument, ...]:
+        """What the file draws under another seed, at its own sizes."""
+        return other_draw(self.file, "cpu" if self.at({}).real else "meta")
 
     def probe(self, dims: Mapping[str, int]) -> Survey | None:
         """The survey at these dims; None where the file raises, or once this file has had its share of tries."""
