@@ -12,8 +12,9 @@ from tests.judge.conftest import expected
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, cells, repeats
-from kerneleval.judge.probes.calls import BoundCase, Drawn
+from kerneleval.judge.probes.calls import BoundCase, Calibrated, Drawn
 from kerneleval.judge.probes.repeats import drawn_together, shuffled_calls
+from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
 from kerneleval.worker import waiting
@@ -444,3 +445,15 @@ def test_integers_of_a_problem_file_change_together():
     x, table, lengths = torch.randn(3), torch.arange(3), torch.arange(3, dtype=torch.int32)
     assert drawn_together([x, table, 0.5, lengths, x], [0, 1, 2, 3, 4]) == [[0], [2], [4], [1, 3]]
     assert drawn_together([x, x.to(torch.cfloat)], [0, 1]) == [[0], [1]]
+    assert drawn_together([x, lengths, 7, 0.5], [0, 1, 2, 3]) == [[0], [3], [1, 2]]
+
+
+def test_timed_lengths_belong_to_the_plain_number_that_was_drawn_of_them():
+    """Timed calls had the longest length of one draw beside the lengths of others: who goes no further failed."""
+    x, lengths = torch.randn(2, 3), torch.tensor([2, 3])
+    slots = (dense((2, 3), "float32"), dense((2,), "int64"), 3)
+    layout = CallLayout(args=slots, grads=(), outputs=(((2,), "float32"),), wanted=(), dims={})
+    known = Calibrated(call_layout=layout, bounds=None, whole={1: torch.tensor([3, 1])})  # type: ignore[arg-type]
+    assert [known.belonging([x, lengths, 3])[i] is one for i, one in enumerate((x, lengths))] == [True, True]
+    args = known.belonging([x, torch.tensor([4, 1]), 4])
+    assert args[0] is x and args[1].tolist() == [3, 1]

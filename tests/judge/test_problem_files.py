@@ -435,15 +435,24 @@ def test_boxes_stay_boxes(judge, tmp_path, body, verdict):
     [
         ("x, (x.abs().max() / 127).item()", "torch.round(x / s).clamp(-100, 100) * s", None),
         ("x, int(torch.randint(2, 9, ()))", "x.topk(s, -1).values", "x.sort(-1)[0].flip(-1)[:, :s].clone()"),
+        (
+            "x, int(n.max()), n",
+            "x.masked_fill(torch.arange(20, device=x.device) >= n[:, None], 0).sum(-1)",
+            "x[:, :s].masked_fill(torch.arange(s, device=x.device) >= n[:, None], 0).sum(-1)",
+        ),
     ],
 )
 def test_plain_numbers_that_are_drawn_belong_to_their_call(judge, tmp_path, drawn, reference, body):
-    """Watched calls had the number of an earlier call, and the file's own code was wrong."""
+    """Watched calls had the number of an earlier call, and the file's own code was wrong. So was who goes as far as the
+    largest length, where the lengths alone were drawn anew.
+    """
     path = tmp_path / "problem.py"
-    source = TASK.format(reference=f"return {reference}").replace("(self, x)", "(self, x, s)")
-    inputs = f"    x = torch.randn(48, 20)\n    return [{drawn}]"
+    source = TASK.format(reference=f"return {reference}").replace("(self, x)", "(self, x, s, n=None)")
+    inputs = (
+        f"    x, n = torch.randn(48, 20), torch.randint(1, 7, (48,)) + torch.randint(1, 9, ())\n    return [{drawn}]"
+    )
     path.write_text(source.replace("    return [torch.randn(48, 20)]", inputs))
-    source = CANDIDATE.format(body=f"return {body or reference}").replace("(self, x)", "(self, x, s)")
+    source = CANDIDATE.format(body=f"return {body or reference}").replace("(self, x)", "(self, x, s, n=None)")
     candidate = Candidate(files=(("candidate.py", source),), language="torch")
     protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
     verdict = judge.check(candidate, open_task(str(path)), protocol)

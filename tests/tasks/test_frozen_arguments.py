@@ -681,3 +681,13 @@ def test_tables_of_rotary_embeddings_hold_each_number_twice(tmp_path, twice):
         assert not torch.equal(weights["sin"], own) and doubling(weights["ones"]) is None
     short = torch.rand(1, 2)
     assert torch.equal(doubled(short, how), short[:, :1].expand(1, 2)), "at sizes that do not tell how"
+
+
+def test_repeated_rows_of_noise_are_no_labels(tmp_path):
+    """A kernel that read the first row for all passed: few different numbers were taken for labels, and stayed."""
+    inputs = "return [torch.randn(5).repeat(12, 1), torch.randint(0, 5, (60,)).float(), torch.full((60,), 0.5)]"
+    problem = made(tmp_path, "return x", inputs)
+    assert problem.traits.labels == {1, 2}
+    noise, labels, _ = problem.inputs(1, "outlier")
+    assert not torch.equal(noise[0].abs() / noise[0, 0].abs(), noise[1].abs() / noise[1, 0].abs())
+    assert set(labels.tolist()) == {0, 1, 2, 3, 4}

@@ -20,7 +20,7 @@ from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import survey
 from kerneleval.tasks.formats.surveys import Surveys
-from kerneleval.tasks.formats.sweep import GROWTH, shrink, units, variants
+from kerneleval.tasks.formats.sweep import GROWTH, Unit, shrink, units, variants
 from kerneleval.worker.wire import decode_plain, encode_plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -1085,6 +1085,56 @@ def test_rows_of_length_one_that_never_change_are_varied_as_such(tmp_path):
     assert torch.allclose(one[0].sum(-1), torch.ones(8)) and not torch.equal(one[0], other[0])
     assert torch.allclose(one[1] @ one[1].T, torch.eye(4), atol=1e-5) and not torch.equal(one[1], other[1])
     assert {0, 2} <= made.traits.normed and 1 in made.traits.rigid
+
+
+def varied_with(folder: Path, forward: str, inputs: str) -> tuple[list[Unit], list[dict[str, int]], list[str]]:
+    """Units, the dims of the variants and what the verdict warns of, for a file of ``forward`` and ``get_inputs``."""
+    path = folder / "problem.py"
+    text = f"    def forward(self, x, lengths, most):\n        {forward}\ndef get_inputs():\n    {inputs}\n"
+    head = "import torch\nclass Model(torch.nn.Module):\n"
+    path.write_text(head + text + "def get_init_inputs():\n    return []\n")
+    surveys = Surveys(ProblemFile(path))
+    told = [found.message for found in read(path, sweep=True).findings]
+    return units(surveys), [dims for _, dims in variants(surveys)], told
+
+
+MASKED = "return x.masked_fill(torch.arange(x.shape[1], device=x.device) >= lengths[:, None], 0).sum(1)"
+
+
+def test_a_plain_argument_that_is_not_used_stays(tmp_path):
+    """Who goes as far as the longest sequence was wrong where the sweep took that for a size."""
+    varied, dims, told = varied_with(
+        tmp_path, MASKED, "return [torch.randn(5, 37), torch.tensor([9, 3, 30, 7, 8]), 30]"
+    )
+    assert [unit.value for unit in varied] == [37]
+    assert not any("most" in name for one in dims for name in one)
+    assert any("argument most is the same in every draw" in text for text in told)
+
+
+def test_a_plain_argument_that_is_used_is_varied(tmp_path):
+    forward = "return x.masked_fill(torch.arange(x.shape[1], device=x.device) >= most, 0).sum(1)"
+    varied, *_ = varied_with(tmp_path, forward, "return [torch.randn(5, 37), 0.5, 30]")
+    assert [unit.value for unit in varied] == [5, 37, 30]
+
+
+def test_the_largest_length_follows_the_size_that_bounds_lengths(tmp_path):
+    """Lengths of 1 to 37 beside 18 or 74 steps: kernels read behind the end, and never met the longer ones."""
+    inputs = "return [torch.randn(6, 37), torch.randint(1, 38, (6,)), 37]"
+    varied, dims, _ = varied_with(tmp_path, MASKED, inputs)
+    (steps,) = (unit for unit in varied if unit.value == 37)
+    assert len(steps.names) == 2 and len(steps.ends) == 1
+    assert all(one[steps.ends[0]] == one[steps.names[0]] + 1 == one[steps.names[1]] + 1 for one in dims)
+    for starts in ("0", "torch.randint(38, (6,))[0]"):
+        inputs = f"return [torch.randn(6, 37), torch.randint({starts}, 38, (6,)), 37]"
+        assert not any(unit.ends for unit in varied_with(tmp_path, MASKED, inputs)[0])
+
+
+def test_no_sequence_becomes_longer_than_is_told(tmp_path):
+    """The last end followed the rows, and the longest sequence was longer than its own length said."""
+    forward = "return torch.stack([x[:b].sum(0) - x[:a].sum(0) for a, b in zip(lengths[:-1], lengths[1:])])"
+    inputs = "return [torch.randn(60, 6), torch.tensor([0, 10, 25, 31, 60]), 29]"
+    _, dims, _ = varied_with(tmp_path, forward, inputs)
+    assert dims and all(one["get_inputs[0]"] <= 60 for one in dims)
 
 
 # Files of which no size was varied, or one that no candidate can take.

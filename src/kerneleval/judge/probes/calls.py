@@ -13,7 +13,7 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -100,11 +100,21 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """What further calls of a case that was right are compared with. No tensors: a task has a hundred cases."""
+    """What further calls of a case that was right are compared with. Hardly a tensor: a task has a hundred cases."""
 
     call_layout: CallLayout
     bounds: TimedBounds
     """How far their outputs may be from native ones."""
+    whole: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    """Integers and flags of a problem file's call that is to be timed, by position."""
+
+    def belonging(self, args: Sequence[Any]) -> list[Any]:
+        """Arguments of another draw, with the call's own integers and flags where that draws other plain numbers than
+        the call has: the longest of these lengths.
+        """
+        pairs = zip(self.call_layout.args, args, strict=True)
+        alike = all(isinstance(own, TensorSlot) or own == other for own, other in pairs)
+        return list(args) if alike else [self.whole.get(place, arg) for place, arg in enumerate(args)]
 
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:

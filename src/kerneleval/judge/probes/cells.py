@@ -22,7 +22,7 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import own_threads
 from kerneleval.judge.probes.calls import BoundCase, Calibrated, Calls, Drawn, mutation, other_scalars, with_names
 from kerneleval.judge.probes.far import FarOffsets, room_bytes
-from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
+from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats, computes
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, raised
@@ -204,7 +204,12 @@ class CellJudge:
             return outcome
         timed = is_timed(case, self.calls.task, self.calls.protocol)  # then thousands of outputs are compared
         bounds = (first.expectation.widest if timed else first.expectation).timed
-        calibrated = Calibrated(call_layout=bound.call_layout(first), bounds=bounds)
+        whole = enumerate(first.args) if timed and self.calls.task.module else ()
+        calibrated = Calibrated(
+            call_layout=bound.call_layout(first),
+            bounds=bounds,
+            whole={i: a for i, a in whole if isinstance(a, torch.Tensor) and not computes(a)},
+        )
         if self.calls.task.module and case.layout == "contiguous":
             del first  # with its expectation five times the output: the next windows need the room
             outcome = self._other_weights.judge(case, bound)

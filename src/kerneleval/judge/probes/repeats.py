@@ -201,7 +201,7 @@ class Repeats:
 
     def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:
         """Once for each direction and dtype: the same call, then again at the same addresses with one argument drawn
-        anew, for each argument, plain floats too. Of a slow candidate's a secret part, and more at the next case. All
+        anew, for each argument, plain numbers too. Of a slow candidate's a secret part, and more at the next case. All
         integers and flags of a problem file count as one argument: its code may make one of another.
         """
         calls, kind = self._calls, (bound.case.direction, bound.case.dtype)
@@ -213,7 +213,8 @@ class Repeats:
         free = [
             place
             for place, value in enumerate(values)
-            if isinstance(value, torch.Tensor) or (isinstance(value, float) and value != others[place])
+            if isinstance(value, torch.Tensor)
+            or ((isinstance(value, float) or calls.task.module) and value != others[place])
         ]
         related = bound.problem.related if bound.problem is not None else frozenset[int]()
         groups = drawn_together(values, free, related) if calls.task.module else [[place] for place in free]
@@ -253,15 +254,21 @@ class Repeats:
 def drawn_together(
     values: Sequence[Any], places: Sequence[int], related: Collection[int] = frozenset()
 ) -> list[list[int]]:
-    """Places of a problem file's arguments in groups that are drawn together: integers and flags, since the lengths of
-    one draw and the page table of another would name pages that are none; those that are ``related``, of which one
-    follows from another; and every other one alone.
+    """Places of a problem file's arguments in groups that are drawn together: integers and flags, plain ones too, since
+    the lengths of one draw and the page table or largest length of another do not belong together; those that are
+    ``related``, of which one follows from another; and every other one alone.
     """
-    tensors = [place for place in places if isinstance(values[place], torch.Tensor)]
-    whole = [place for place in tensors if not (values[place].is_floating_point() or values[place].is_complex())]
+    whole = [place for place in places if not computes(values[place])]
     together = [place for place in places if place in related]
     alone = [[place] for place in places if place not in (*whole, *together)]
     return alone + [group for group in (together, whole) if group]
+
+
+def computes(value: Any) -> bool:
+    """Whether it is a floating or complex number, or a tensor of such."""
+    if isinstance(value, torch.Tensor):
+        return value.is_floating_point() or value.is_complex()
+    return isinstance(value, float)
 
 
 def shuffled_calls(two: Sequence[Any], count: int = _MANY) -> list[Any]:

@@ -322,7 +322,7 @@ class Timer:
         known = calls.calibration[case]
 
         def draw(seed: int) -> list[torch.Tensor]:
-            args = bound.timed_arguments(seed)
+            args = known.belonging(bound.timed_arguments(seed))
             return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
 
         baselines = self._baselines(case, bound, fresh=False)

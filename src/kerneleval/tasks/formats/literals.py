@@ -62,6 +62,8 @@ class Literal(NamedTuple):
     """Name that it is bound to: a keyword, a variable, a key, a parameter of ``Model``; empty: none."""
     bound: bool = False
     """Whether it bounds random integers: no size, but it follows the size of the table that these index."""
+    lengths: bool = False
+    """Whether these integers begin above 0, as lengths do."""
     group: Place | None = None
     """The place of the first of three numbers or more that are one size (:func:`_groups`); None: it is alone."""
 
@@ -229,11 +231,16 @@ def _in_call(node: ast.Call) -> Iterator[Literal]:
     called = _called(node)
     yield from _numbers(node.func, "")
     random, sizes = bool(_RANDOM.fullmatch(called)), not _NO_SIZES.fullmatch(called)
+    lows = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "low")] if len(node.args) != 1 else []
+    lengths = random and any((whole_number(low) or 0) > 0 for low in lows)
     for argument in node.args:
         if (sizes or whole_number(argument) is None) and not _is_few(argument, node.args):
-            yield from _numbers(argument, "", bound=random and not isinstance(argument, (ast.Tuple, ast.List)))
+            bound = random and not isinstance(argument, (ast.Tuple, ast.List))
+            yield from (one._replace(lengths=lengths and bound) for one in _numbers(argument, "", bound=bound))
     for keyword in node.keywords:
-        yield from _numbers(keyword.value, keyword.arg or "", bound=random and keyword.arg == "high")
+        bound = random and keyword.arg == "high"
+        found = _numbers(keyword.value, keyword.arg or "", bound=bound)
+        yield from (one._replace(lengths=lengths and bound) for one in found)
 
 
 def _named(node: ast.AST, hint: str) -> list[tuple[str, ast.AST]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ class Surveys:
     def __init__(self, file: ProblemFile) -> None:
         self.file = file
         self._known: dict[tuple[tuple[str, int], ...], Survey | UsageError] = {}
+        self.ignored: dict[Any, bool] = {}
+        """Whether ``Model`` ignores what a unit changes (``sweep.py``), where that was asked."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:
         """The survey at these dims; raises UsageError where the file raises."""
@@ -79,7 +81,7 @@ class Surveys:
                 args = ModuleProblem(self.file, dims, "cpu").inputs(1)
             except UsageError:
                 return None
-            return None if self._written and self._lie_outside(args) else made
+            return None if self._exceeds(args) or (self._written and self._lie_outside(args)) else made
         return made
 
     def _is_spread(self, made: Survey) -> bool:
@@ -146,12 +148,36 @@ class Surveys:
             ends += [int(same.max())] if same.numel() else []
         return any(own >= end >= other for own, other in sizes for end in ends if end > 1)
 
+    def _exceeds(self, args: Sequence[Any]) -> bool:
+        """Whether integers are larger, or further apart, than a plain argument that is still the same and was the most
+        of that: the length of the longest sequence. Candidates go no further.
+        """
+        if len(args) != len(self._own):
+            return False
+        plain = [own for own, other in zip(self._own, args, strict=True) if type(own) is int and own == other > 2]
+        whole = [
+            (list(_most(own)), list(_most(other)))
+            for own, other in zip(self._own if plain else (), args, strict=False)
+            if isinstance(own, torch.Tensor) and isinstance(other, torch.Tensor)
+        ]
+        pairs = [pair for own, other in whole for pair in zip(own, other, strict=False)]
+        return any(own == number < other for own, other in pairs for number in plain)
+
     @property
     def _probes(self) -> int:
         base = self.at({})
         if base.real and base.bytes > _REAL_BYTES:
             return 1
         return max(8, min(_MAX_PROBES, _MAX_STEPS // max(base.steps, 1)))
+
+
+def _most(tensor: torch.Tensor) -> Iterator[int]:
+    """The largest of several integers, and the largest step of a vector of them."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool or tensor.numel() < 2:
+        return
+    yield int(tensor.max())
+    if tensor.dim() == 1:
+        yield int(tensor.diff().max())
 
 
 def _is_index(spec: Argument) -> bool:

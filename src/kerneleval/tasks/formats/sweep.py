@@ -55,14 +55,57 @@ class Unit(NamedTuple):
 
     names: tuple[str, ...]
     value: int
+    ends: tuple[str, ...] = ()
+    """Upper bounds of random lengths, which are one more than the size: ``randint(1, 65)`` beside 64 steps."""
 
     def at(self, value: int) -> dict[str, int]:
         """The unit with another value."""
-        return dict.fromkeys(self.names, value)
+        return dict.fromkeys(self.names, value) | dict.fromkeys(self.ends, value + 1)
 
 
 def units(surveys: Surveys) -> list[Unit]:
-    """What can be varied, in the order of the file; raises UsageError where the file raises at its own sizes."""
+    """What can be varied, in the order of the file; raises UsageError where the file raises at its own sizes.
+
+    A plain argument that ``Model`` does not use, as the largest of some lengths, stays as it is: candidates may. Where
+    it is equal to one size alone, it follows that.
+    """
+    found = _units(surveys)
+    ignored = [unit for unit in found if _is_ignored(surveys, unit, found)]
+    rest = [unit for unit in found if unit not in ignored]
+    for unit in ignored:
+        alike = [one for one in rest if one.value == unit.value]
+        if len(alike) == 1:
+            rest[rest.index(alike[0])] = alike[0]._replace(names=(*alike[0].names, *unit.names))
+    return rest
+
+
+def _is_ignored(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> bool:
+    """Whether a unit is plain arguments alone, and the outputs of a miniature are the same for another value."""
+    base = surveys.at({})
+    values = [v for v in (unit.value // 2, unit.value - 1, unit.value + 1, 2 * unit.value) if v >= 1]
+    others = [(v, made) for v in values if (made := surveys.probe(unit.at(v))) is not None]
+    if not others or any(_shapes(made) != _shapes(base) for _, made in others):
+        return False
+    if unit not in surveys.ignored:
+        dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS, [one for one in every if one != unit])
+        surveys.ignored[unit] = all(_gives_the_same(surveys, dims, dims | unit.at(v)) for v, _ in others)
+    return surveys.ignored[unit]
+
+
+def _gives_the_same(surveys: Surveys, dims: Mapping[str, int], others: Mapping[str, int]) -> bool:
+    """Whether ``Model`` gives the same outputs on the tensors of some dims with the plain arguments of others."""
+    try:
+        problem, other = (ModuleProblem(surveys.file, d, "cpu") for d in (dims, others))
+        args, weights = problem.inputs(1), problem.weights(1)
+        changed = [a if isinstance(a, torch.Tensor) else b for a, b in zip(args, other.inputs(1), strict=True)]
+        pairs = zip(problem.oracle(args, weights), problem.oracle(changed, weights), strict=True)
+        return all(torch.equal(a, b) for a, b in pairs)
+    except UsageError:
+        return False
+
+
+def _units(surveys: Surveys) -> list[Unit]:
+    """What changes the arguments or weights, in the order of the file."""
     file, base = surveys.file, surveys.at({})
     hints = {name: name for name in file.sizes if name.partition("[")[0] not in file.read_by_model}
     hints |= {name: literal.hint for name, literal in file.literals.items() if not literal.bound}
@@ -91,7 +134,8 @@ def units(surveys: Surveys) -> list[Unit]:
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
                 if wider or other.arguments != base.arguments:
                     followers = [one for one in bounds if file.value(one) == value]
-                    found.append(Unit((*names, *followers), value))
+                    ends = [n for n in bounds if file.literals[n].lengths and file.value(n) == value + 1]
+                    found.append(Unit((*names, *followers), value, tuple(ends)))
                     taken.update(names)
                 break
     return found
@@ -105,7 +149,7 @@ def _are_one(file: ProblemFile, name: str, other: str) -> bool:
 
 def own_dims(file: ProblemFile, varied: Sequence[Unit]) -> dict[str, int]:
     """The file's own sizes: its top-level integers, and what is varied of the numbers inside its functions."""
-    return file.sizes | {name: unit.value for unit in varied for name in unit.names}
+    return file.sizes | {name: own for unit in varied for name, own in unit.at(unit.value).items()}
 
 
 # -- Variants ---------------------------------------------------------------------------------------------------------
@@ -251,7 +295,7 @@ class _Variants:
         values = [(u, [v for v in values if up or v < u.value]) for u, values, up in proposed]
         dims = _changed_in_turn(self._surveys, values, large=category == "large")
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
-        without = [{n: v for n, v in dims.items() if n not in unit.names} for unit in self._varied]
+        without = [{n: v for n, v in dims.items() if n not in unit.at(0)} for unit in self._varied]
         return any(tried and self._keep(category, tried) for tried in (dims, *without))
 
     def _keep(self, category: str, dims: dict[str, int]) -> bool:
@@ -412,12 +456,14 @@ def _stays(surveys: Surveys, dims: Mapping[str, int]) -> list[bool]:
 # -- Miniatures -------------------------------------------------------------------------------------------------------
 
 
-def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:
-    """Dims at which the problem takes at most so many bytes and operations, by halving its largest units; as near to
-    that as it goes where the file fixes sizes in its functions. Raises UsageError: the file raises at its own sizes.
+def shrink(surveys: Surveys, max_bytes: int, max_flops: int, varied: Sequence[Unit] | None = None) -> dict[str, int]:
+    """Dims at which the problem takes at most so many bytes and operations, by halving its largest units (those that
+    are ``varied``; None: all); as near to that as it goes where the file fixes sizes in its functions. Raises
+    UsageError: the file raises at its own sizes.
     """
     dims: dict[str, int] = {}
-    now, current = surveys.at({}), {unit: unit.value for unit in units(surveys)}
+    now = surveys.at({})
+    current = {unit: unit.value for unit in (units(surveys) if varied is None else varied)}
     while now.bytes > max_bytes or now.flops > max_flops:
         for unit, value in sorted(current.items(), key=lambda item: -item[1]):
             half = value // 2

@@ -83,7 +83,7 @@ class InputTraits:
         frozen = frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i]))
         return cls(
             frozen=frozen,
-            labels=frozenset(i for i, values in mine.items() if _labels(values) or are_flags(values)),
+            labels=frozenset(i for i, values in mine.items() if _labels(values, other.get(i)) or are_flags(values)),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
             normed=frozenset(i for i in mine if not are_flags(args[i]) and _normed(args[i])),
             rigid=frozenset(i for i in mine if _rigid(args[i])),
@@ -153,8 +153,11 @@ def _in_records(tensor: torch.Tensor) -> bool:
     return len(rows) >= _RECORDS and bool((rows[:, :, None] < rows[:, None]).all(0).any())
 
 
-def _labels(values: torch.Tensor) -> bool:
-    return values.numel() > _FEW_VALUES >= len(values.unique())
+def _labels(values: torch.Tensor, other: torch.Tensor | None) -> bool:
+    """Whether it takes few values, of which another draw has some too. Repeated rows of noise have few as well."""
+    few = values.unique()
+    shared = other is None or bool(torch.isin(few, other).any()) or bool(few.isnan().any())
+    return values.numel() > _FEW_VALUES >= len(few) and shared
 
 
 def is_ordered(tensor: torch.Tensor) -> bool:
