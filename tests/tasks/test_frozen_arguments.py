@@ -253,6 +253,20 @@ def test_equal_parts_of_the_rows_of_another_input_stay(tmp_path):
     assert "redrawn" not in task.distributions and "ids is the same in every draw" in str(task.findings)
 
 
+@pytest.mark.parametrize(
+    ("forward", "taken"),
+    [
+        ("return x.masked_fill(torch.arange(x.shape[1])[:, None] >= ids[:, None, None], -9).amax(1)", True),
+        ("return torch.stack([p.sum(0) for p in x.flatten(0, 1)[: ids.sum()].split(ids.tolist())])", False),
+    ],
+)
+def test_lengths_of_padded_sequences_are_redrawn(tmp_path, forward, taken):
+    """A kernel that ignores lengths passed where all were as long as the batch. Of packed ones they stay."""
+    task = read(write(tmp_path, forward, "return [torch.rand(3, 16, 4), torch.full((3,), 16)]", takes="x, ids"))
+    assert ("redrawn" in task.distributions) == taken
+    assert ("ids is the same in every draw" in str(task.findings)) != taken
+
+
 def test_what_is_sorted_stays_sorted():
     segments = torch.tensor([0] * 9 + [1] * 5 + [2])
     found = other(segments)

@@ -1137,6 +1137,35 @@ def test_no_sequence_becomes_longer_than_is_told(tmp_path):
     assert dims and all(one["get_inputs[0]"] <= 60 for one in dims)
 
 
+def test_no_more_is_used_than_there_is(tmp_path):
+    """Of 30 rows 20 were in use, and of 5 rows 16: a slice takes that, and who reads row by row raised."""
+    varied, dims, _ = varied_with(tmp_path, "return x[:, :lengths].sum(1)", "return [torch.randn(4, 30, 8), 20, None]")
+    assert [unit.value for unit in varied] == [4, 30, 8, 20] and len(dims) > 5
+    used = [(one["get_inputs[3]"], one["get_inputs[1]"]) for one in dims]
+    assert all(some <= rows for some, rows in used) and {some for some, _ in used} >= {1, 10, 19}
+
+
+GROUPS = """out = x.new_zeros(x.shape[0], most.shape[2])
+        start = 0
+        for size, group in zip(lengths.tolist(), most):
+            out[start : start + size] = x[start : start + size] @ group
+            start += size
+        return out"""
+
+
+def test_groups_of_rows_leave_no_row_out(tmp_path):
+    """A kernel that takes the groups' rows as all rows was wrong beside one row more, or one group less."""
+    inputs = "return [torch.randn(32, 12), torch.tensor([8, 8, 16]), torch.randn(3, 12, 10)]"
+    varied, dims, _ = varied_with(tmp_path, GROUPS, inputs)
+    assert {unit.value for unit in varied} >= {12, 10} and len(dims) > 5
+    problem = ModuleProblem(ProblemFile(tmp_path / "problem.py"), {}, "cpu")
+    for one in dims:
+        x, parts, groups = ModuleProblem(problem.file, one, "cpu").inputs(1)
+        assert int(parts.sum()) == len(x) and len(parts) == len(groups)
+    redrawn = [problem.inputs(seed, "redrawn")[1].tolist() for seed in range(9)]
+    assert all(sorted(parts) == [8, 8, 16] != parts for parts in redrawn)
+
+
 # Files of which no size was varied, or one that no candidate can take.
 # --------------------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import different
+from kerneleval.tasks.formats.redrawn import different, says_sizes
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -48,7 +48,7 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 
 _OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
 """Fields of :class:`Safe` that are parameters of :class:`ModuleProblem`."""
-_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "related", "kin", "twice")
+_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "related", "kin", "padded", "twice")
 """Those that are attributes of it."""
 
 
@@ -76,8 +76,9 @@ class Safe:
     sided: bool = True
     related: frozenset[int] = frozenset()
     kin: frozenset[int] = frozenset()
+    padded: frozenset[int] = frozenset()
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All eight for :class:`ModuleProblem` as well."""
+    """All nine for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -235,6 +236,7 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     frozen, weights = problem.traits.frozen, problem.weights(0)
     drawn = problem.outcome(1, lambda number: None)[0]
     problem.kin = kin({index: drawn[index] for index in sorted(frozen)})
+    problem.padded = frozenset(index for index in frozen if _is_padded(problem, index, drawn, weights))
     plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
 
     @functools.cache
@@ -261,6 +263,28 @@ def _redraw(problem: ModuleProblem) -> list[int]:
             found |= group
     problem.kept = frozen - found
     return _unchanging(problem)
+
+
+def _is_padded(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
+    """Whether an argument holds equal lengths of which the first one, made shorter, changes the first item of each
+    output alone: each sequence is padded. Beside packed sequences all later ones would begin elsewhere.
+    """
+    own = args[index]
+    if own.dim() != 1 or not says_sizes(own, args) or int(own[0]) < 2 or len(own) < 2:
+        return False
+    shorter = own.clone()
+    shorter[0] //= 2
+    try:
+        before = problem.oracle(args, weights)
+        after = problem.oracle([*args[:index], shorter, *args[index + 1 :]], weights)
+    except UsageError:
+        return False
+    rows = [(a, b) for a, b in zip(before, after, strict=True) if a.shape == b.shape and a.shape[:1] == own.shape]
+    return (
+        len(rows) == len(before)
+        and all(torch.equal(a[1:], b[1:]) for a, b in rows)
+        and not all(torch.equal(a, b) for a, b in rows)
+    )
 
 
 def _unchanging(problem: ModuleProblem) -> list[int]:

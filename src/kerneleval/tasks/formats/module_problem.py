@@ -41,7 +41,15 @@ from kerneleval.tasks.formats.memory import Slow
 from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
-from kerneleval.tasks.formats.redrawn import are_ones, keep_in_order, moved_together, redrawn, says_sizes
+from kerneleval.tasks.formats.redrawn import (
+    add_up,
+    are_ones,
+    in_other_order,
+    keep_in_order,
+    moved_together,
+    redrawn,
+    says_sizes,
+)
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
 from kerneleval.tasks.formats.traits import (
@@ -183,6 +191,8 @@ class ModuleProblem:
         """Whether ``negative`` gives one tensor a single sign."""
         self.related: frozenset[int] = frozenset()
         """Positions of floating arguments of which ``get_inputs()`` computes one from another (``origins.py``)."""
+        self.padded: frozenset[int] = frozenset()
+        """Positions of equal lengths of which each is of one item of the batch alone."""
         self.kin: frozenset[int] = frozenset()
         """Positions of arguments that never vary and say one thing in two ways, by their values (``kin.py``): they stay
         as they are, or change together."""
@@ -222,8 +232,9 @@ class ModuleProblem:
             owns = {index: args[index] for index in sorted(traits.frozen)}
             others = {index: own.clone() for index, own in owns.items()}
             free = owns.keys() - (self.kept or ())
-            for index in (i for i in sorted(free - self.kin) if not says_sizes(owns[i], args)):
-                other = redrawn(owns[index], generator)
+            for index in (i for i in sorted(free - self.kin) if i in self.padded or not says_sizes(owns[i], args)):
+                change = in_other_order if add_up(owns[index], args) else redrawn
+                other = change(owns[index], generator)
                 others[index] = others[index] if other is None else other
             alone = owns.keys() - self.kin
             keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)

@@ -106,6 +106,24 @@ def says_sizes(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
     return any(total in (int(one.max()), int(one.max()) + 1, int(one.sum()), one.numel()) for one in whole)
 
 
+def add_up(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
+    """Whether the numbers of a vector, all above 0, add up to a size of another argument: parts of its rows."""
+    if tensor.dim() != 1 or tensor.numel() < 2 or not _is_whole(tensor) or int(tensor.min()) < 1:
+        return False
+    others = [one for one in beside if isinstance(one, torch.Tensor) and one is not tensor]
+    return any(int(tensor.sum()) in one.shape for one in others)
+
+
+def in_other_order(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """A vector in another order; None: its numbers are equal."""
+    if bool((tensor == tensor[0]).all()):
+        return None
+    found = tensor
+    while torch.equal(found, tensor):
+        found = tensor[_order(len(tensor), generator)]
+    return found
+
+
 def keep_in_order(
     owns: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor], generator: torch.Generator
 ) -> None:

@@ -11,6 +11,7 @@ import torch
 from kerneleval.records import Argument, TensorSpec, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.redrawn import add_up
 from kerneleval.tasks.formats.survey import Survey, other_draw, survey
 
 MINIATURE_BYTES, MINIATURE_FLOPS = 4 << 20, 200_000_000
@@ -81,7 +82,8 @@ class Surveys:
                 args = ModuleProblem(self.file, dims, "cpu").inputs(1)
             except UsageError:
                 return None
-            return None if self._exceeds(args) or (self._written and self._lie_outside(args)) else made
+            if self._exceeds(args) or (self._written and (self._lie_outside(args) or self._lack(args))):
+                return None
         return made
 
     def _is_spread(self, made: Survey) -> bool:
@@ -147,6 +149,20 @@ class Surveys:
             same = own[own == other] if own.shape == other.shape else own[:0]
             ends += [int(same.max())] if same.numel() else []
         return any(own >= end >= other for own, other in sizes for end in ends if end > 1)
+
+    def _lack(self, args: Sequence[Any]) -> bool:
+        """Whether parts that are drawn alike under every seed add up to a size no more, or there are more or fewer of
+        what there was one of for each: a matrix for each group of rows. Candidates leave no row and no group out.
+        """
+        both = list(zip(self._own, args, strict=False))
+        shapes = [(a.shape, b.shape) for a, b in both if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+        sizes = [pair for own, other in shapes for pair in zip(own, other, strict=False)]
+        for own, other in (both[i] for i in self._written if i < len(both)):
+            if add_up(own, self._own):
+                each = [now for size, now in sizes if size == len(own)]
+                if not add_up(other, args) or any(now != len(other) for now in each):
+                    return True
+        return False
 
     def _exceeds(self, args: Sequence[Any]) -> bool:
         """Whether integers are larger, or further apart, than a plain argument that is still the same and was the most

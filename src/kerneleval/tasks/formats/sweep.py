@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kerneleval.records import TensorSpec, UsageError, digest
+from kerneleval.records import Scalar, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.agreement import Selections, agrees, limit_changes
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -318,17 +318,51 @@ def _choices(among: Sequence[Unit], most: int, rng: random.Random) -> Iterator[l
 
 
 def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[int]]], *, large: bool) -> dict[str, int]:
-    """Units, each with the first of its values at which the problem runs together with those so far."""
+    """Units, each with the first of its values at which the problem runs together with those so far. Those of plain
+    arguments come first: they are the length of something.
+    """
     dims: dict[str, int] = {}
-    for unit, values in changes:
+    for unit, values in sorted(changes, key=lambda change: not _is_plain(surveys, change[0])):
         for value in dict.fromkeys(values):
             made = surveys.probe({**dims, **unit.at(value)}) if value >= 1 and value != unit.value else None
             if made is not None and value == 1 and not _may_be_one(surveys, dims, unit, made):
+                continue
+            if made is not None and _reaches_beyond(surveys.at({}), made):
                 continue
             if made is not None and (value < unit.value or not _has_grown(surveys, made, large=large)):
                 dims.update(unit.at(value))
                 break
     return dims
+
+
+def _is_plain(surveys: Surveys, unit: Unit) -> bool:
+    """Whether a unit changes no size of an argument or weight."""
+    base, made = surveys.at({}), surveys.probe(unit.at(max(1, unit.value // 2)))
+    pairs = zip((*base.arguments, *base.weights), (*made.arguments, *made.weights), strict=False) if made else ()
+    return made is not None and all(own == other or isinstance(own, Scalar) for own, other in pairs)
+
+
+_LEAST_LENGTH = 4
+"""Smaller plain numbers are axes, strides and the like, and no lengths of what is used of something."""
+
+
+def _reaches_beyond(base: Survey, made: Survey) -> bool:
+    """Whether a plain whole number is larger than the size that was the next one above it: 20 of 30 rows were in use,
+    and 16 of 5 are. A slice of PyTorch takes that, and who reads row by row does not.
+    """
+    both = list(zip(base.arguments, made.arguments, strict=False))
+    sizes = [
+        pair
+        for own, other in both
+        if isinstance(own, TensorSpec) and isinstance(other, TensorSpec)
+        for pair in zip(own.shape, other.shape, strict=False)
+    ]
+    for own, other in both:
+        if isinstance(own, Scalar) and isinstance(other, Scalar) and type(own.value) is type(other.value) is int:
+            next_above = min((size for size, _ in sizes if size >= own.value >= _LEAST_LENGTH), default=0)
+            if next_above and other.value > max(now for size, now in sizes if size == next_above):
+                return True
+    return False
 
 
 def _may_be_one(surveys: Surveys, dims: Mapping[str, int], unit: Unit, made: Survey) -> bool:
