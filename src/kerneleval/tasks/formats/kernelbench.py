@@ -127,8 +127,9 @@ def _findings(
     found = []
     if sweep and len(case_dims) == 1:
         text = (
-            "no other sizes: the file has none that could be varied, so a candidate may be wrong at every other one. "
-            "Write sizes as whole numbers at the top of the file or in get_inputs()"
+            "no other sizes: the file has none that could be varied, or runs at no others, so a candidate may be wrong "
+            "at every other one. Write sizes as whole numbers at the top of the file or in get_inputs(), and let Model "
+            "take others than these"
         )
         found.append(Finding(check="shapes", level="warn", message=text))
     elif sweep and (fixed := _fixed(surveys, case_dims)):
