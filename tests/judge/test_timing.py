@@ -401,6 +401,8 @@ def recording(monkeypatch):
     monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     monkeypatch.setattr(type(devices.find("cpu")), "graphs", True)
     monkeypatch.setattr(clock, "judge_count", lambda hardware: 1)
+    as_on_gpus = TIERS["quick"].recorded.min_blocks
+    monkeypatch.setitem(HOST_TIERS, "quick", replace(HOST_TIERS["quick"], min_blocks=as_on_gpus, max_blocks=as_on_gpus))
 
 
 @pytest.mark.parametrize(
@@ -561,8 +563,44 @@ def test_each_process_has_as_many_windows_in_every_turn():
         for three in (blocks[:3], blocks[3:]):
             turns = [order for (order,) in three]
             assert [sorted(turn) for turn in (*turns, *zip(*turns, strict=True))] == [[CANDIDATE, 0, 1]] * 6
-    ((one, other),) = {next(clock._orders(1)) for _ in range(1)}
-    assert sorted(one) == [CANDIDATE, 0] and other == one[::-1]
+    blocks = {next(clock._orders(1)) for _ in range(50)}
+    assert blocks == {((CANDIDATE, 0), (0, CANDIDATE)), ((0, CANDIDATE), (CANDIDATE, 0))}
+
+
+def test_a_split_window_takes_the_turn_of_the_whole_one_after_it(monkeypatch):
+    turns, in_turn = [], clock._in_turn
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(clock, "_split", lambda *given, certain: turns.append(("split", given[4])))
+
+    def whole(*given):
+        turns.append(("whole", given[5]))
+        return in_turn(*given)
+
+    monkeypatch.setattr(clock, "_in_turn", whole)
+    _measured(_Timed(2e4), _Timed(2e4), tier="standard", twin=_Timed(2e4))
+    assert [what for what, _ in turns[:2]] == ["split", "whole"] and turns[-1][0] == "split"
+    followed = [(now[1], after[1]) for now, after in itertools.pairwise(turns) if after[0] == "whole"]
+    assert len(followed) >= 6 and all(now == after for now, after in followed)
+
+
+@pytest.mark.parametrize("turn", range(3), ids=["first", "second", "last"])
+def test_every_window_of_the_candidate_is_compared_whatever_its_turn(turn, monkeypatch):
+    """With the outputs of the baseline's first window; those of its second are not kept."""
+    compared = []
+    monkeypatch.setattr(clock, "verify", lambda windows, *_: compared.append(tuple(w.outputs.numel() for w in windows)))
+    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    order = [0, 1]
+    order.insert(turn, CANDIDATE)
+    monkeypatch.setattr(clock, "_orders", lambda baselines: itertools.repeat((tuple(order),)))
+    run = _measured(_Filled(2e4), _Filled(2e4), tier="quick", twin=_Filled(2e4))
+    assert compared == [(8, 8)] * (len(run.samples.candidate_ns) // 2)
+
+
+class _Filled(_Timed):
+    """... with eight bytes of outputs."""
+
+    def window(self, buffer, **options):
+        return replace(super().window(buffer, **options), outputs=torch.zeros(8, dtype=torch.uint8))
 
 
 def test_a_block_compares_the_candidates_window_with_either_process(monkeypatch):

@@ -59,7 +59,7 @@ class Samples:
     calls: int = 0
     """Calls in one window."""
     sessions: tuple[int, ...] = ()
-    """Session index of each pair (every session has fresh processes)."""
+    """Session index of each entry (every session has fresh processes)."""
     empty_ns: float = 0.0
     """What a window costs beyond its calls (median, measured on the baseline), taken off each window."""
     empty_spread_ns: float = 0.0

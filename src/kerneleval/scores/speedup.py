@@ -18,7 +18,8 @@ def speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Baseline time over candidate time of each correct, timed cell, same device and protocol, with the 95 % interval
     of the timing.
 
-    Keys are the cells (``DEVICE CASE``, with ``#SAMPLE`` for samples after the first); n is the number of window pairs.
+    Keys are the cells (``DEVICE CASE``, with ``#SAMPLE`` for samples after the first); n is the number of entries of
+    its samples, two of each block.
     """
     del setting
     names = device_names(checked(results))

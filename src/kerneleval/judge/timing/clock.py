@@ -1,7 +1,7 @@
 """The judge's clock: blocks of commit-reveal windows, candidate and baseline over inputs of equal content.
 
-Each pair of windows meets contents that neither worker has seen: the buffer is refreshed between pairs, and both
-workers of a pair get the same buffer, so the trusted baseline's outputs are the expectation for the candidate's. How
+All windows of a turn, one of each worker, meet one content that none has seen: the buffer is refreshed between turns,
+so the trusted baseline's outputs are the expectation for the candidate's. How
 many windows there are says ``effort.py``, what the samples mean ``statistics.py``; ``timer.py`` calls this.
 """
 
@@ -32,6 +32,7 @@ from kerneleval.judge.timing.pair import (
     TimedMismatch,
     timed_call,
     verify,
+    without_outputs,
 )
 from kerneleval.judge.timing.statistics import FEW, MOST_DISTURBED, disturbed
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
@@ -356,7 +357,7 @@ def _in_blocks(
         buffer: as many calls as seem to fill a window.
         held: outputs that the candidate's worker holds; a secret call's follow.
         most: calls in a window at most.
-        offer: lets others measure between two pairs of windows, if this has taken long; gives the seconds.
+        offer: lets others measure between two turns of windows, if this has taken long; gives the seconds.
     """
     count, orders = len(buffer.layout.calls), _orders(len(pair.baselines))
     pair.warm(buffer, effort.warm_windows, effort.max_seconds, offer)
@@ -474,9 +475,12 @@ def _merges(pair: Pair, buffer: WindowBuffer, cell: TimedCell) -> bool:
     """
     orders = _orders(len(pair.baselines))
     for _ in range(2):
-        verify(pair.one_each(buffer), buffer, cell.bounds, cell.arbiter)
+        order = next(orders)[0]
+        buffer.refresh(pair.generator)
+        windows = pair.in_turn(buffer, order)
+        verify((windows.pop(CANDIDATE), next(iter(windows.values()))), buffer, cell.bounds, cell.arbiter)
         try:
-            pair.cut(buffer, cell.bounds, cell.arbiter, next(orders)[0])
+            pair.cut(buffer, cell.bounds, cell.arbiter, order)
         except CutMismatch:
             continue
         return False
@@ -485,8 +489,8 @@ def _merges(pair: Pair, buffer: WindowBuffer, cell: TimedCell) -> bool:
 
 def _orders(baselines: int) -> Iterator[tuple[tuple[int, ...], ...]]:
     """For each block, the order of the sides' windows over every content of its own: of two processes of the baseline
-    and the candidate, each is first, second and last in three blocks, so that drift linear in time cancels; of one
-    process, ABBA or BAAB.
+    and the candidate, each is first, second and last in three blocks, so that drift linear in time cancels in those; of
+    one process, ABBA or BAAB.
     """
     random = secrets.SystemRandom()
     while True:
@@ -516,7 +520,7 @@ def _in_turn(
         found.sample = timed_call(mine, buffer, secrets.randbelow(len(buffer.layout.calls)))
     if keep >= 0:
         found.held.append(_outputs_of(mine, buffer.layout, keep))
-    found.windows += [(_without_outputs(mine), _without_outputs(theirs)) for theirs in windows.values()]
+    found.windows += [(without_outputs(mine), without_outputs(theirs)) for theirs in windows.values()]
     if len(windows) > 1:
         found.processes += windows
     if pair.recorded and all(window.event_ns for window in (mine, *windows.values())):
@@ -608,8 +612,3 @@ def _joined(samples: Sequence[Samples]) -> Samples:
 
 def _outputs_of(window: Window, layout: WindowLayout, call: int) -> list[torch.Tensor]:
     return [output.clone() for output in output_views(window, layout, call)]
-
-
-def _without_outputs(window: Window) -> Window:
-    """The window's figures alone: the snapshots of many windows would fill the device."""
-    return replace(window, outputs=window.outputs.new_empty(0))

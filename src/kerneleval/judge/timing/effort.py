@@ -31,7 +31,7 @@ class Effort:
     device_calls: int = 1024
     patience: int = 1
     """Factor of blocks and wall time for calls of 100 us and more, whose ratio should be within 1 %."""
-    one_split_in: int = 4
+    one_split_in: int = 3
     """One window in so many is a split one, by chance, beside those that are for certain."""
 
     @property
@@ -59,7 +59,6 @@ TIERS: dict[str, Effort] = {
         device_window_ns=2e6,
         device_blocks=3,
         device_calls=256,
-        one_split_in=5,
     ),
     "standard": Effort(patience=4),
     "precise": Effort(
@@ -77,7 +76,7 @@ TIERS: dict[str, Effort] = {
 }
 
 _HOST_WINDOW_NS = 2e6
-_HOST_CALLS, _HOST_BLOCKS = 512, 3
+_HOST_CALLS, _HOST_BLOCKS = 512, 4
 """At least, where waking a worker costs a large part of a millisecond: a window's length (ns), its calls at most, and
 blocks, of which a single one says nothing of its own scatter."""
 

@@ -73,6 +73,11 @@ Arbiter = Callable[[TimedCall], None]
 """Raises TimedMismatch if the oracle says that a call is wrong."""
 
 
+def without_outputs(window: Window) -> Window:
+    """The window's figures alone: the snapshots of many windows would fill the device."""
+    return replace(window, outputs=window.outputs.new_empty(0))
+
+
 def timed_call(window: Window, buffer: WindowBuffer, index: int) -> TimedCall:
     """Copies of what a call was given and made; the window's memory is used again."""
     tensors = [buffer.tensor(index, slot).clone() for slot in range(len(buffer.layout.calls[index].slots))]
@@ -372,17 +377,20 @@ class Pair:
         self, buffer: WindowBuffer, order: Sequence[int], *, look: bool = False, keep: int = -1, cut: Cut | None = None
     ) -> dict[int, Window]:
         """Windows on the same content, one after another: of :data:`CANDIDATE`, and of the baseline's processes by
-        their numbers. ``look``: whether the candidate changes its inputs is looked at; ``keep``: the call whose outputs
-        its worker holds from now on; ``cut``: where the candidate's window is cut.
+        their numbers, of which the first alone has its outputs. ``look``: whether the candidate changes its inputs is
+        looked at; ``keep``: the call whose outputs its worker holds from now on; ``cut``: where the candidate's window
+        is cut.
         """
         places = buffer.layout.shuffled_output_offsets()  # the same ones, so that outputs lie side by side
-        windows = {}
+        windows = dict[int, Window]()
         for side in order:
             if side == CANDIDATE:
                 options = {"check_mutation": look, "keep": keep, "cut": cut, "places": places}
                 windows[side] = self.alone(self.candidate, buffer, **options)
-            else:
-                windows[side] = self.alone(self.baselines[side], buffer, places=places)
+                continue
+            theirs = self.alone(self.baselines[side], buffer, places=places)
+            known = any(other != CANDIDATE for other in windows)  # the outputs of one are enough to compare with
+            windows[side] = without_outputs(theirs) if known else theirs
         return windows
 
     def warm(self, buffer: WindowBuffer, windows: int, seconds: float, offer: Callable[[], float]) -> None:

@@ -22,7 +22,7 @@ _LEAST_FLOOR = 0.015
 """A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""
 
 FEW = 4
-"""From so many blocks on, their own scatter may speak for itself, and their median counts."""
+"""From so many blocks on their median counts, and of fewer their mean."""
 
 _FEW_SESSIONS = 3
 """From so many sessions on, their scatter may speak for itself."""
@@ -42,7 +42,7 @@ _EVENT_SCATTER = 0.01
 long calls, as gradients of attention and of transposed convolutions, whose windows scatter by 2 to 3 %."""
 
 _FIRST = 6
-"""The first entries of a cell: their scatter can decide that it gets more blocks."""
+"""The first entries of a cell (two of each block): their scatter can decide that it gets more blocks."""
 
 _CALL_SCATTER = 0.1
 """Blocks of other calls usually agree better than this: within 3 to 8 % on two idle virtual processors."""
@@ -358,22 +358,37 @@ def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -
     if min(numbers) > 1 and sum(numbers) - count > 1:  # with one degree of freedom nothing could be said
         within = sum(_of_centre(float(blocks.var(ddof=1)), len(blocks)) for blocks in sessions)
         yield Error(variance=within / count**2, freedom=sum(numbers) - count)
-    apart = np.concatenate(list(_windows_apart(samples, by_events)))
-    of_block = float(np.mean(apart**2)) / 2 * (_OF_THREE if samples.processes else 1.0)
-    yield Error(variance=sum(_of_centre(of_block, n) for n in numbers) / count**2, freedom=len(apart))
+    yield _own_error_of_windows(samples, numbers, by_events)
 
 
-def _windows_apart(samples: Samples, by_events: bool) -> Iterator[np.ndarray]:
-    """Log differences of windows of one side: of the two in a block, or of the candidate's in consecutive ones."""
+def _own_error_of_windows(samples: Samples, numbers: Sequence[int], by_events: bool) -> Error:
+    """By how far windows of one side are apart: those of the baseline within blocks; the candidate's there too, or from
+    block to block where each has one. Degrees of freedom by Satterthwaite.
+    """
     own = np.log(samples.candidate_event_ns if by_events else samples.candidate_ns)
     base = np.log(samples.baseline_event_ns if by_events else samples.baseline_ns)
-    yield np.diff(_in_pairs(base), axis=1).ravel()
+    parts = [_variance_within(_in_pairs(base))]
     if not samples.processes:
-        yield np.diff(_in_pairs(own), axis=1).ravel()
-        return
-    sessions = np.asarray(samples.sessions)
-    for session in sorted(set(samples.sessions)):
-        yield np.diff(own[sessions == session][::2])
+        parts.append(_variance_within(_in_pairs(own)))
+    else:
+        sessions = np.asarray(samples.sessions)
+        blocks = [own[sessions == session][::2] for session in sorted(set(samples.sessions))]
+        freedom = sum(len(one) - 1 for one in blocks)
+        if freedom:
+            squares = sum(float(((one - one.mean()) ** 2).sum()) for one in blocks)
+            parts.append((2 * squares / freedom, freedom))  # its one window stands for the mean of two
+        else:
+            parts[0] = _OF_THREE * 2 * parts[0][0], parts[0][1]
+    of_block = sum(variance for variance, _ in parts) / 2
+    terms = sum(variance**2 / freedom for variance, freedom in parts)
+    of_all = (2 * of_block) ** 2 / terms if terms else float(sum(of for _, of in parts))
+    count = len(numbers)
+    return Error(variance=sum(_of_centre(of_block, n) for n in numbers) / count**2, freedom=of_all)
+
+
+def _variance_within(pairs: np.ndarray) -> tuple[float, int]:
+    """Variance of a number by the differences in each pair, and its degrees of freedom."""
+    return float((np.diff(pairs, axis=1) ** 2).mean()) / 2, len(pairs)
 
 
 def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray | None = None, usual: float = 0.0) -> bool:

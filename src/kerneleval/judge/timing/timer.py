@@ -72,7 +72,7 @@ _RECORDED_FARTHEST = (0.066, 0.035, 0.02, 0.02)
 log ratios: 696 cells of 28 operators, forward and backward, on one H200 (2026-11-26). A session's blocks agree within
 0.1 to 0.2 % all the while: each recording has a time of its own, of short calls with many kernels most."""
 
-_CALLED_FARTHEST = (0.5, 0.55, 0.55, 0.1)
+_CALLED_FARTHEST = (0.5, 0.55, 0.55, 0.09)
 """The most that quick sessions of equal eager calls were apart on a GPU, where launching them takes most of the time
 (log ratio): 1,760 cells of the same operators in four runs on H200s (2026-11-29)."""
 
@@ -186,7 +186,7 @@ def _session(
     runs, twin = [], (BaselineSide(second.runner),)
     pool.quiet()
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[tier]
-    for _ in range(max(1, 4 // effort.min_blocks)):
+    for _ in range(math.ceil(4 / effort.min_blocks)):
         try:
             run = clock.measure(first.runner, twin, cell, protocol, device, session=0, limit=_LIMIT)
         except (BaselineError, TimedMismatch, WorkerError, WorkerFailure) as error:
