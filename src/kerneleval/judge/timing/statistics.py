@@ -61,6 +61,10 @@ SURE = 5e-6
 """Level at which "faster" and "slower" are said: of ten thousand equal cells, on machines whose scatter is not normal,
 none is to be called so."""
 
+_OWN_SURE = 0.005
+"""Level at which "faster" and "slower" must hold by the scatter of the cell's own windows, too. Where the candidate
+alone scatters by 5 %, its four windows are close together by chance once in 25 times, and refute nothing."""
+
 _DISTURBED = 36.0
 """A square counts as at most so many times the usual one: one disturbed session says little of the others."""
 _MEDIAN_SQUARE = 0.4549
@@ -472,7 +476,9 @@ def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: Time
     margin = bound.margin if bound is not None else 0.0
     if not by_events:
         error = replace(error, variance=error.variance + resolution(samples) ** 2)
-    half, surer = error.half_width(), error.half_width(SURE)
+    half = error.half_width()
+    of_windows = _own_error_of_windows(samples, list(map(len, sessions)), by_events)
+    surer = max(error.half_width(SURE), of_windows.half_width(_OWN_SURE))
     floor = noise.floor(sum(map(len, sessions)) / (_OF_THREE if samples.processes else 1.0), len(sessions))
     claim = claim_of(half, surer, centre, floor, margin * (_SURER if margin > _WIDE else 1.0))
     half += margin if margin >= TOLD_APART else 0.0
