@@ -525,8 +525,8 @@ class Plain:
         if not self.among:
             return ""
         formulas = any(isinstance(one, str) for one in self.among)
-        named = self.among if formulas else (min(self.among), max(self.among))
-        others = f"{', '.join(map(str, named[:-1]))} or {named[-1]}"
+        *first, last = dict.fromkeys(self.among if formulas else (min(self.among), max(self.among)))
+        others = f"{', '.join(map(str, first))} or {last}" if first else str(last)
         return f"usually {self.formula or self.value}, or another {kind} such as {others}"
 
     def at(self, sizes: Sizes, dtype: str) -> Scalar:

@@ -222,7 +222,7 @@ class _Own:
         def whole(arg: Arg) -> Arg:
             along = arg.shape.split()[-1] if self.rows and arg is row else arg.along
             arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along, extreme=arg.extreme or self.extreme)
-            arg = replace(arg, nan_signs=self.nan_signs)
+            arg = replace(arg, nan_signs=arg.nan_signs and self.nan_signs)
             if single and arg.nonfinite == "masked_nan":
                 arg = replace(arg, nonfinite="masked_apart")
             if self.epsilon and arg.role == "data":

@@ -113,7 +113,7 @@ class Calibrated:
         the call has: the longest of these lengths.
         """
         pairs = zip(self.call_layout.args, args, strict=True)
-        alike = all(isinstance(own, TensorSlot) or own == other for own, other in pairs)
+        alike = all(isinstance(own, TensorSlot) or repr(own) == repr(other) for own, other in pairs)
         return list(args) if alike else [self.whole.get(place, arg) for place, arg in enumerate(args)]
 
 
@@ -123,8 +123,9 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
 
     Of the floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so that
     it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show it,
-    as small. Others (scales) become larger or smaller by up to a half, but decays and shares do not come beyond 1. They
-    are numbers of every floating type: to what is compared with them, a rounded one would be another.
+    as small. Others (scales) become larger or smaller by up to a half, but decays and shares do not come beyond 1.
+    Others than epsilons are numbers of every floating type: to what is compared with them, a rounded one would be
+    another.
     """
     specs = task.arguments(case.dims_map, case.dtype)
     values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}
@@ -196,15 +197,16 @@ class BoundCase:
         return inputs.draw(self.specs, self.case, seed, self.device.judge_device)
 
     def timed_arguments(self, seed: int) -> list[Any]:
-        """The same for timed windows, without numbers at borders (``Arg.borders``) and without parameters of 0
-        (``Arg.unset``). At borders right gradients may be far from the baseline's, and each call would be put to the
-        oracle; outputs may be infinite, and errors are measured by their rms. That rms is taken from one call, so it
-        must not depend on whether the parameters are 0.
+        """The same for timed windows, without numbers at borders (``Arg.borders``), parameters of 0 (``Arg.unset``) and
+        rows of 0 (``Arg.idle``). At borders right gradients may be far from the baseline's, and each call would be put
+        to the oracle; outputs may be infinite, and errors are measured by their rms. That rms is taken from one call,
+        so it must not depend on what is 0 there.
         """
         if self.problem is not None:
             return self.arguments(seed)
         specs = [
-            replace(spec, borders=(), unset=False) if isinstance(spec, TensorSpec) else spec for spec in self.specs
+            replace(spec, borders=(), unset=False, idle=False) if isinstance(spec, TensorSpec) else spec
+            for spec in self.specs
         ]
         return inputs.draw(specs, self.case, seed, self.device.judge_device)
 

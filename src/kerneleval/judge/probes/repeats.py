@@ -214,7 +214,7 @@ class Repeats:
             place
             for place, value in enumerate(values)
             if isinstance(value, torch.Tensor)
-            or ((isinstance(value, float) or calls.task.module) and value != others[place])
+            or ((isinstance(value, float) or calls.task.module) and repr(value) != repr(others[place]))
         ]
         related = bound.problem.related if bound.problem is not None else frozenset[int]()
         groups = drawn_together(values, free, related) if calls.task.module else [[place] for place in free]

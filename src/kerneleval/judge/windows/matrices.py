@@ -12,7 +12,7 @@ _ANGLES = (8.0, 16.0)
 
 LINK, HALF_LINK = 0.9, 0.45
 """Elements beside the diagonal of linked matrices: of a triangle with 1 on its diagonal, whose inverse falls by this
-from place to place, and of both triangles of a positive definite one. Conditions are about 20.
+from place to place, and of both triangles of a positive definite one. Conditions of each are about 20, at most 40.
 """
 _OCTAVES = (1.5, 2.5)
 """Resized matrices are larger or smaller by two to this."""
@@ -90,7 +90,7 @@ def resized(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def turned(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Half of the matrices such that diag(1, 2, ...) + a is reflected, at either side, as a whole: its singular values
-    (of square ones, its eigenvalues) stay, and it is no longer nearly diagonal. Vectors keep 3/4 or more of their
+    (of square ones, its eigenvalues) stay, and it is no longer nearly diagonal. Vectors keep more than half of their
     element on the diagonal, whose sign they go by.
     """
     *batch, height, width = a.shape

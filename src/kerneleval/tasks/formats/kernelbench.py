@@ -187,6 +187,8 @@ def _plain(surveys: Surveys, case_dims: Sequence[tuple[str, Mapping[str, int]]])
     except UsageError:
         return []
     every = [[a for a in arguments if isinstance(a, Scalar)] for arguments in draws]
+    if len(set(map(len, every))) > 1:
+        return []
     return [
         one.name
         for one, *others in zip(*every, strict=True)

@@ -71,7 +71,8 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
         return None if drawn is None else drawn.view(tensor.shape)
     if different(tensor):
         rows = lines.reshape(-1, lines.shape[-1])
-        if len(rows) > 1 and bool((rows == rows[0]).all()):
+        in_memory = all(tensor.stride(dim) for dim, size in enumerate(tensor.shape) if size > 1)
+        if len(rows) > 1 and in_memory and bool((rows == rows[0]).all()):
             return lines.gather(-1, _uniform(lines.shape, generator).argsort(-1)).movedim(-1, longest).contiguous()
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()

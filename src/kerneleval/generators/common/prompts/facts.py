@@ -100,9 +100,12 @@ _VALUES = {
     "skew": "in (-1, 1), or skew-symmetric matrices of a norm of up to 16",
     "resized": "such that I + a is a matrix near I, or up to six times larger or smaller",
     "turned": "such that diag(1, 2, ...) + a is nearly diagonal, or such a matrix reflected",
-    "linked": "in (-1, 1), those beside the diagonal up to 0.9",
-    "half_linked": "in (-1, 1), those beside the diagonal up to 0.45",
+    "linked": "small, or, in some matrices, 0.9 or -0.9 next to the diagonal and smaller elsewhere",
+    "half_linked": "small, or, in some matrices, 0.45 or -0.45 next to the diagonal and smaller elsewhere",
 }
+
+_MATRICES = ("resized", "turned", "linked", "half_linked")
+"""Values that say something of whole matrices."""
 
 _STEPS = 16
 """Sizes of a dim that are tried to find its least."""
@@ -260,7 +263,7 @@ def _values(named: Arg, at: TensorSpec) -> str:
     if named.values == "integers":
         return f"integers from {named.low} to below {named.high}{named.wide_text}"
     text = _VALUES[named.values] + (", or 0" if named.idle and named.values == "variance" else "")
-    if named.fan_in:
+    if named.fan_in and named.values not in _MATRICES:
         return f"{text}, times ({' * '.join(named.fan_in.split())}) ** -0.5"
     return text
 
