@@ -67,8 +67,8 @@ def test_a_window_that_sank_below_its_constant_claims_nothing() -> None:
 
 def test_scatter_of_the_constant_widens_the_interval() -> None:
     noise = Noise(spread=0.002, between=0.0)
-    (steady,) = timings_of([(_samples([1e6] * 2, [1.1e6] * 2), noise)])
-    (shaky,) = timings_of([(_samples([1e6] * 2, [1.1e6] * 2, empty_spread_ns=2e6), noise)])
+    (steady,) = timings_of([(_samples([1e6] * 4, [1.1e6] * 4), noise)])
+    (shaky,) = timings_of([(_samples([1e6] * 4, [1.1e6] * 4, empty_spread_ns=2e6), noise)])
     assert steady.claim == "faster"
     assert shaky.claim == "inconclusive"
 
@@ -182,8 +182,9 @@ def test_a_cell_that_scatters_more_than_equal_code_rests_on_its_own(what: str) -
 
 
 def test_how_sure_follows_student():
-    assert sure(2) == pytest.approx(stats.t.ppf(1 - SURE / 2, 2) / 4.303, rel=1e-3)
-    assert sure(12) < sure(4) < sure(2)
+    assert sure(2, "device") == pytest.approx(stats.t.ppf(1 - SURE["device"] / 2, 2) / 4.303, rel=1e-3)
+    assert sure(12, "device") < sure(4, "device") < sure(2, "device")
+    assert sure(12, "device") < sure(12, "call")
 
 
 def test_a_busier_machine_shows_in_the_processes_of_a_verdict() -> None:

@@ -233,7 +233,8 @@ def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
     direction = next(one for one in DIRECTIONS if one in dict(timed))
     timings = [timing for one, timing in timed if one == direction]
     mean = pooled(timings)
-    surer = math.hypot(*(h * sure(t.freedom) for h, t in zip(mean.halves, timings, strict=True))) / len(timings)
+    wider = (h * sure(t.freedom, t.time) for h, t in zip(mean.halves, timings, strict=True))
+    surer = math.hypot(*wider) / len(timings)
     claim = claim_of(mean.own_half, surer, mean.centre, mean.noise, mean.margin)
     half = mean.half if mean.margin >= TOLD_APART else mean.own_half
     kinds = {t.time for t in timings}
