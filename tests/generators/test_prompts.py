@@ -340,6 +340,22 @@ def test_random_quantised_and_exact():
     assert "selects" in text_of(asked("argmax"))
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("eigh", "is nearly diagonal"),
+        ("trsv", "next to the diagonal"),
+        ("inv", "is a regular matrix"),
+        ("matrix_exp", "skew-symmetric"),
+        ("logdet", "a matrix near I"),
+    ],
+)
+def test_what_is_said_of_whole_matrices_has_no_factor(name, words):
+    """I + a is regular, not I + a times a number."""
+    lines = [line for line in text_of(asked(name)).splitlines() if words in line]
+    assert lines and not any("** -0.5" in line for line in lines)
+
+
 def test_sizes_are_ranges():
     text = text_of(asked("softmax"))
     for category in sampling.RANGES:

@@ -409,9 +409,9 @@ class Arg:
     """Whether all of it is 0 in half of the standard calls, as a parameter that is initialised to 0, beside gradients
     that are not."""
     reset: float = 0.0
-    """What a gate is where a state is forgotten: one in 64 of the standard data of half types. In fp32 half of those of
-    the last step (``along``): honest kernels that take differences of running sums lose the digits of later ones. 0:
-    none is."""
+    """What a gate is where a state is forgotten: one in 64 of the standard data of half types. In fp32 half of the
+    gates of the last step (``along``) are, and no others: after such a gate, honest kernels that take differences of
+    running sums lose digits. 0: none is."""
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""
@@ -514,8 +514,8 @@ class Plain:
     formula: str = ""
     among: tuple[float | str, ...] = ()
     """Other numbers, or formulas that give whole ones, that it takes at secret sizes: its value is not part of what the
-    operator is. Empty: a whole number is, and others vary by a factor, as they else do half of the time, or, where
-    their usual value is named too, never.
+    operator is. Empty: a whole number keeps its value, and a floating one varies by a factor. A floating one that has
+    some varies by a factor half of the time; never, if its usual value is named here too.
     """
 
     @property

@@ -54,7 +54,7 @@ _FRACTIONS = 2**8
 """Fractions in units of 1 / this are numbers of bfloat16, and of float16."""
 
 _SHARE = 0.125
-"""A number from this on, below 1, may be a share, of which what is left of 1 is used too."""
+"""Numbers from this on, below 1, may be shares: the operator may use 1 minus such a number, too."""
 
 _LARGEST = 2.0**127
 """Numbers from this magnitude on stay as they are: the largest of bfloat16 and float32 is less than twice as large."""
@@ -100,7 +100,7 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """What further calls of a case that was right are compared with. Hardly a tensor: a task has a hundred cases."""
+    """What further calls of a case that was right are compared with. Few tensors: a task has a hundred cases."""
 
     call_layout: CallLayout
     bounds: TimedBounds
@@ -109,8 +109,8 @@ class Calibrated:
     """Integers and flags of a problem file's call that is to be timed, by position."""
 
     def belonging(self, args: Sequence[Any]) -> list[Any]:
-        """Arguments of another draw, with the call's own integers and flags where that draws other plain numbers than
-        the call has: the longest of these lengths.
+        """Arguments of another draw. Where that has other plain numbers than this call, as the largest length of a
+        batch, the call's own integers and flags take the place of its, since they belong together.
         """
         pairs = zip(self.call_layout.args, args, strict=True)
         alike = all(isinstance(own, TensorSlot) or repr(own) == repr(other) for own, other in pairs)
@@ -118,12 +118,12 @@ class Calibrated:
 
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
-    """Secret values for plain arguments. Whole numbers become one of those that the task names (``Scalar.among``); so
-    do others half of the time, where it names some, or always, where their usual value is one of them.
+    """Secret values for plain arguments. Whole numbers become one of those that the task names (``Scalar.among``).
+    Floating ones for which it names some become one of these half of the time; always, if their usual value is named.
 
-    Of the floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so that
-    it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show it,
-    as small. Others (scales) become larger or smaller by up to a half, but decays and shares do not come beyond 1.
+    Of all other floating ones, small ones, which are added to something (epsilons), become 30 to 100 times as large, so
+    that it shows where they are left out, or, where they are not to be ``larger`` and the data is small enough to show
+    it, as small. Others (scales) become larger or smaller by up to a half, but decays and shares do not come beyond 1.
     Others than epsilons are numbers of every floating type: to what is compared with them, a rounded one would be
     another.
     """
@@ -151,7 +151,8 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
 
 def number_of_all_types(value: float) -> float:
     """A number near this one that has the few digits of bfloat16 and float16, but none of the ``_ONE_SIDED``. Between
-    ``_SHARE`` and 1, so has what is left of 1. Infinities, NaN and numbers from ``_LARGEST`` on stay as they are.
+    ``_SHARE`` and 1 the same holds for 1 minus the number. Infinities, NaN and numbers from ``_LARGEST`` on stay as
+    they are.
     """
     if not abs(value) < _LARGEST:
         return value

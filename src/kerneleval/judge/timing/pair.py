@@ -41,7 +41,7 @@ _TELLING = 256
 
 
 CANDIDATE = -1
-"""The candidate among the sides of a pair, whose others are the baseline's processes by their numbers."""
+"""The candidate's number in the order of windows; the baseline's processes have 0 and 1."""
 
 
 class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
@@ -412,8 +412,8 @@ class Pair:
         """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn, or puts them
         off to a later one, is wrong there.
 
-        What comes before it does not tell it: the same windows come before any other, and what lies in the place of the
-        later calls' inputs is as new.
+        The same windows come before it as before any other, and what lies in the place of the later calls' inputs is as
+        new. It comes later by the time in which those are drawn once more (``docs/threat-model.md``).
 
         Args:
             order: of the windows of a whole turn, as :meth:`in_turn` has it. Those after the cut one are left out, if

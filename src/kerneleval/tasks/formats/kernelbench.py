@@ -113,9 +113,8 @@ def _safe(surveys: Surveys, sweep: bool) -> Safe:
     except UsageError as error:
         if sweep:
             raise
-        return Safe(
-            untried=(str(error).splitlines() or ["it raises"])[0]
-        )  # where its own sizes are judged, it may be right
+        # where its own sizes are judged, it may be right
+        return Safe(untried=(str(error).splitlines() or ["it raises"])[0])
 
 
 def _findings(

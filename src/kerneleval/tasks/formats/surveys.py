@@ -193,7 +193,7 @@ def _most(tensor: torch.Tensor) -> Iterator[int]:
         return
     yield int(tensor.max())
     if tensor.dim() == 1:
-        yield int(tensor.diff().max())
+        yield int(tensor.to(torch.int64).diff().max())  # differences of unsigned numbers wrap
 
 
 def _is_index(spec: Argument) -> bool:
