@@ -31,7 +31,7 @@ class Effort:
     device_calls: int = 1024
     patience: int = 1
     """Factor of blocks and wall time for calls of 100 us and more, whose ratio should be within 1 %."""
-    one_split_in: int = 3
+    one_split_in: int = 4
     """One window in so many is a split one, by chance, beside those that are for certain."""
 
     @property
