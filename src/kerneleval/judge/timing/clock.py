@@ -71,6 +71,10 @@ _KEPT_BY_GRAPHS = 4
 """Times the bytes of a call, where the device does not count its memory: the graphs of a window's gradients keep what
 forward calls computed."""
 
+_HELD_UP_TIMES = 10.0
+"""A window whose cost is farther above the median than so many times the median distance was held up: of normal ones
+this is 7 standard deviations."""
+
 _DEFER_SLACK_NS, _DEFER_SLACK = 200_000.0, 0.05
 """Collecting may take this many ns longer than the baseline's, or this part of the baseline's window if that is less,
 before the excess is charged to the candidate."""
@@ -544,7 +548,7 @@ def _timed(blocks: _Blocks, call: CallLayout, count: int, session: int, device: 
     kept = blocks.windows
     clocked, events = _clocked(kept), np.array([theirs.event_ns for _, theirs in kept])
     constants = clocked[:, 1] - events
-    empty_ns, spread_ns = float(np.median(constants)), float(constants.std(ddof=1))
+    empty_ns, spread_ns = float(np.median(constants)), _spread(constants)
     collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
     slack_ns = min(_DEFER_SLACK_NS, _DEFER_SLACK * statistics.median(theirs.elapsed_ns for _, theirs in kept))
     excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - slack_ns)
@@ -568,6 +572,16 @@ def _timed(blocks: _Blocks, call: CallLayout, count: int, session: int, device: 
         unclocked_ns=statistics.median(mine.unclocked_ns for mine, _ in kept),
     )
     return samples, excess_ns / count
+
+
+def _spread(constants: np.ndarray) -> float:
+    """Standard deviation of what windows cost beyond their calls, but of those that something else on the machine held
+    up: of ten windows one that is 7 ms late would hide all times below 2 ms.
+    """
+    beyond = constants - np.median(constants)
+    usual = float(np.median(np.abs(beyond)))
+    held_up = beyond > _HELD_UP_TIMES * usual if usual else np.zeros(len(beyond), dtype=bool)
+    return float(constants[~held_up].std(ddof=1))
 
 
 def _clocked(kept: Sequence[tuple[Window, Window]]) -> np.ndarray:
