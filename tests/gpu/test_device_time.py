@@ -71,6 +71,7 @@ def test_every_cell_has_both_times(itself: Verdict) -> None:
         assert timing.time == "device"
         assert timing.other is not None and timing.other.time == "call"
         assert timing.no_device_time == ""
+        assert timing.samples.launches >= 1
     assert itself.speedup is not None and itself.speedup.time == "device"
 
 

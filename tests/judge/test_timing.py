@@ -378,6 +378,8 @@ def test_scatter_of_destroying_the_inputs_favours_nobody(monkeypatch):
 class _Recorded(_Timed):
     """... whose recorded calls take as long; the judge's clock has what is said beyond that, a window."""
 
+    launches = 3.0
+
     def __init__(self, call_ns, beyond_ns=()):
         super().__init__(call_ns)
         self.beyond_ns, self.counts = list(beyond_ns), []
@@ -412,7 +414,7 @@ def recording(monkeypatch):
 )
 def test_recorded_blocks_go_on_where_the_clock_contradicts_their_events(beyond_ns, blocks, recording):
     run = _measured(_Recorded(1e5, beyond_ns), _Recorded(1e5), tier="quick")
-    assert len(run.device.candidate_ns) == 2 * blocks
+    assert (len(run.device.candidate_ns), run.device.launches) == (2 * blocks, _Recorded.launches)
 
 
 @pytest.mark.parametrize(

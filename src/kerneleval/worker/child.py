@@ -317,7 +317,7 @@ class Worker:
         assert self.observing is not None
         sources = [self._detached(call, outputs) for call, outputs in zip(self.calls, results, strict=True)]
         self.recorded = Recorded(forward=forward, graph=graph, results=results, sources=sources)
-        return {"op": "recorded", "refused": ""}
+        return {"op": "recorded", "refused": "", "launches": graph.launches}
 
     def _forget_recorded(self) -> None:
         if self.recorded is not None:

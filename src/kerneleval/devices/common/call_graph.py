@@ -131,6 +131,11 @@ class CallGraph:
         self._driver("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
         return kind.value
 
+    @property
+    def launches(self) -> float:
+        """Kernels, copies and fills of one call, on average; 0: nothing is recorded."""
+        return sum(map(len, self._nodes)) / max(1, len(self._nodes))
+
     def launch(self, start: int, stop: int) -> None:
         """Launch the calls from ``start`` on, one after another, on the current stream."""
         whole = (start, stop) == (0, len(self._nodes))

@@ -318,7 +318,7 @@ def measure(
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
     )
-    return run if recorded.blocks is None else _with_device(run, recorded.blocks, cell, recorded.calls, session, device)
+    return run if recorded.blocks is None else _with_device(run, recorded, cell, session, device)
 
 
 def _sampled(blocks: _Blocks) -> TimedCall:
@@ -326,11 +326,13 @@ def _sampled(blocks: _Blocks) -> TimedCall:
     return blocks.sample
 
 
-def _with_device(run: TimedRun, blocks: _Blocks, cell: TimedCell, calls: int, session: int, device: Device) -> TimedRun:
-    samples, excess_ns = _timed(blocks, cell.call, calls, session, device)
+def _with_device(run: TimedRun, recorded: _Recording, cell: TimedCell, session: int, device: Device) -> TimedRun:
+    blocks = recorded.blocks
+    assert blocks is not None
+    samples, excess_ns = _timed(blocks, cell.call, recorded.calls, session, device)
     return replace(
         run,
-        device=samples,
+        device=replace(samples, launches=recorded.launches),
         device_sample=blocks.sample,
         excess_collect_ns=max(run.excess_collect_ns, excess_ns),
         mutated=run.mutated or blocks.mutated,
@@ -423,6 +425,8 @@ class _Recording:
     """None: there are none."""
     calls: int = 0
     """In each window."""
+    launches: float = 0.0
+    """Of one call of the baseline."""
     why_not: str = ""
     lost: bool = False
     """Whether the candidate's process ended."""
@@ -470,7 +474,7 @@ def _recorded(
         why_not = f"the candidate failed while it was recorded, or launched so: {error}"
         return _Recording(why_not=why_not[:300], lost=isinstance(error, WorkerFailure))
     assert isinstance(found, _Blocks)
-    return _Recording(blocks=found, calls=len(buffer.layout.calls))
+    return _Recording(blocks=found, calls=len(buffer.layout.calls), launches=pair.baseline.launches)
 
 
 def _merges(pair: Pair, buffer: WindowBuffer, cell: TimedCell) -> bool:

@@ -220,6 +220,11 @@ class BaselineSide:
         self._runner = runner
         runner.trusted = True
 
+    @property
+    def launches(self) -> float:
+        """As :attr:`Runner.launches`."""
+        return self._runner.launches
+
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         """As :meth:`Runner.still`; what the block raises is not the baseline's."""

@@ -141,6 +141,8 @@ class Runner:
         self.trusted = False
         """Whether it is a baseline's: it is not watched while it is paused, and its outputs that may come in an input's
         memory, which are compared with nothing, are not copied while the clock runs."""
+        self.launches = 0.0
+        """Kernels, copies and fills of one recorded call, as the worker says; 0: none are recorded."""
 
     def close(self) -> None:
         """Kill the worker and give the memory back."""
@@ -205,6 +207,7 @@ class Runner:
 
         def recorded() -> str:
             answer = self.worker.request("record", None, "recorded", timeout_s=timeout_s)
+            self.launches = _claimed_number(answer.get("launches"))
             return str(answer.get("refused", ""))[:300]
 
         return recorded
@@ -289,7 +292,7 @@ class Runner:
             elapsed_ns=float(elapsed),
             collect_ns=float(late.took_ns),
             unclocked_ns=0.0 if self.device.pauses else float(late.began_ns - revealed - elapsed),
-            event_ns=_claimed_ns(late.answer.get("event_ns")),
+            event_ns=_claimed_number(late.answer.get("event_ns")),
             outputs=outputs,
             output_offsets=offsets,
             wrong=wrong,
@@ -514,8 +517,8 @@ def _changed(inputs: torch.Tensor, buffer: WindowBuffer, start: int, end: int) -
     return ""
 
 
-def _claimed_ns(value: Any) -> float:
-    """A worker's time claim as a number; 0 for what is none."""
+def _claimed_number(value: Any) -> float:
+    """What a worker claims, from 0 on; 0 for what is no number."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return 0.0
     try:
