@@ -73,7 +73,7 @@ class Samples:
     processes: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
     """Which of the baseline's two processes each pair was timed against, 0 or 1; empty: there was one."""
     launches: float = field(default=0.0, metadata=OPTIONAL)
-    """Kernels, copies and fills of one recorded call of the baseline; 0: calls were not recorded."""
+    """Kernels that one recorded call launches, of either side the larger number; 0: calls were not recorded."""
 
 
 _SURE_OF_CLOCK = 1.64

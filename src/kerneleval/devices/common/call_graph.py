@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_WORK = (0, 1, 2)
+_KERNEL, _WORK = 0, (0, 1, 2)
 """Kinds of nodes that can be left out (``CUgraphNodeType``): kernel, memcpy, memset."""
 _FIXED = (5, 6, 7)
 """Kinds that do nothing but order others: empty, event wait and event record."""
@@ -50,6 +50,7 @@ class CallGraph:
         self._whole = ctypes.c_void_p()
         self._part = ctypes.c_void_p()  # the instance of a part of the calls that was launched last
         self._nodes: list[list[int]] = []  # of each call, those that do its work
+        self._kernels = 0  # of all calls
 
     def record(self, calls: Iterable[Callable[[], Any]]) -> list[Any]:
         """What the calls return, which are recorded and not run: :meth:`launch` fills these tensors.
@@ -124,6 +125,7 @@ class CallGraph:
             if other := sorted(set(kinds.values()) - {*_WORK, *_FIXED}):
                 raise NotRecordedError(f"a call has work in it of a kind that cannot be left out ({other[0]})")
             self._nodes.append([node for node, kind in kinds.items() if kind in _WORK])
+            self._kernels += list(kinds.values()).count(_KERNEL)
             start = end
 
     def _kind(self, node: int) -> int:
@@ -133,8 +135,8 @@ class CallGraph:
 
     @property
     def launches(self) -> float:
-        """Kernels, copies and fills of one call, on average; 0: nothing is recorded."""
-        return sum(map(len, self._nodes)) / max(1, len(self._nodes))
+        """Kernels of one call, on average; 0: nothing is recorded."""
+        return self._kernels / max(1, len(self._nodes))
 
     def launch(self, start: int, stop: int) -> None:
         """Launch the calls from ``start`` on, one after another, on the current stream."""

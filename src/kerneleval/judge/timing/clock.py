@@ -71,9 +71,9 @@ _KEPT_BY_GRAPHS = 4
 """Times the bytes of a call, where the device does not count its memory: the graphs of a window's gradients keep what
 forward calls computed."""
 
-_HELD_UP_TIMES = 10.0
-"""A window whose cost is farther above the median than so many times the median distance was held up: of normal ones
-this is 7 standard deviations."""
+_LATE, _LATE_NS, _MOST_LATE = 10.0, 5e5, 4
+"""A window was held up whose cost is above the median by so many median distances and so many ns: one in four at
+most."""
 
 _DEFER_SLACK_NS, _DEFER_SLACK = 200_000.0, 0.05
 """Collecting may take this many ns longer than the baseline's, or this part of the baseline's window if that is less,
@@ -426,7 +426,7 @@ class _Recording:
     calls: int = 0
     """In each window."""
     launches: float = 0.0
-    """Of one call of the baseline."""
+    """Kernels of one call of either side, the larger number."""
     why_not: str = ""
     lost: bool = False
     """Whether the candidate's process ended."""
@@ -474,7 +474,7 @@ def _recorded(
         why_not = f"the candidate failed while it was recorded, or launched so: {error}"
         return _Recording(why_not=why_not[:300], lost=isinstance(error, WorkerFailure))
     assert isinstance(found, _Blocks)
-    return _Recording(blocks=found, calls=len(buffer.layout.calls), launches=pair.baseline.launches)
+    return _Recording(blocks=found, calls=len(buffer.layout.calls), launches=max(pair.launches))
 
 
 def _merges(pair: Pair, buffer: WindowBuffer, cell: TimedCell) -> bool:
@@ -579,13 +579,13 @@ def _timed(blocks: _Blocks, call: CallLayout, count: int, session: int, device: 
 
 
 def _spread(constants: np.ndarray) -> float:
-    """Standard deviation of what windows cost beyond their calls, but of those that something else on the machine held
-    up: of ten windows one that is 7 ms late would hide all times below 2 ms.
+    """Standard deviation of what windows cost beyond their calls, without the few that something else on the machine
+    held up: of ten windows one that is 7 ms late would hide all times below 2 ms.
     """
-    beyond = constants - np.median(constants)
-    usual = float(np.median(np.abs(beyond)))
-    held_up = beyond > _HELD_UP_TIMES * usual if usual else np.zeros(len(beyond), dtype=bool)
-    return float(constants[~held_up].std(ddof=1))
+    beyond = np.sort(constants - np.median(constants))
+    late = beyond > max(_LATE * float(np.median(np.abs(beyond))), _LATE_NS)
+    kept = len(beyond) - min(int(late.sum()), len(beyond) // _MOST_LATE)
+    return float(beyond[:kept].std(ddof=1))
 
 
 def _clocked(kept: Sequence[tuple[Window, Window]]) -> np.ndarray:

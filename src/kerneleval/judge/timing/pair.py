@@ -315,6 +315,11 @@ class Pair:
                 return f"the {name} cannot be recorded: {refused}"
         return ""
 
+    @property
+    def launches(self) -> tuple[float, float]:
+        """Kernels of one recorded call of the candidate, by its worker's word, and of the baseline."""
+        return self.candidate.launches, self.baseline.launches
+
     def _at_once(self, begin: Callable[[Runner | BaselineSide], Callable[[], T]]) -> list[T]:
         """Begin something in all processes, wait until it is done in each, and only then raise what one of them had."""
         waits, done, errors = list[Callable[[], T]](), list[T](), list[Exception]()

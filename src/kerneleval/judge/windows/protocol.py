@@ -142,7 +142,7 @@ class Runner:
         """Whether it is a baseline's: it is not watched while it is paused, and its outputs that may come in an input's
         memory, which are compared with nothing, are not copied while the clock runs."""
         self.launches = 0.0
-        """Kernels, copies and fills of one recorded call, as the worker says; 0: none are recorded."""
+        """Kernels of one recorded call, as the worker says; 0: none are recorded."""
 
     def close(self) -> None:
         """Kill the worker and give the memory back."""
