@@ -266,7 +266,7 @@ def _ruled(got: torch.Tensor, expected: Expected, found: _Found) -> tuple[torch.
     """
     rule = found.broken(expected, got)
     if rule == "rms" and expected.native.dtype in _VALUES and _near(found, expected):
-        expected = _shared(expected)
+        expected = _shared(got, expected)
         rule = found.broken(expected, got)
     if rule == "bulk" and (noise := _noise(expected)) is not None:
         table = torch.cat(_figures(got, expected, noise)).double().tolist()
@@ -299,29 +299,39 @@ def _near(found: _Found, expected: Expected) -> bool:
     return found.rms <= bounds.rms * slack_of_count(1) / slack_of_count(bounds.independent)
 
 
-def _shared(expected: Expected) -> Expected:
-    """The same with room in its rms for the scatter over as many values as carry it (Kish's effective size)."""
+def _shared(got: torch.Tensor, expected: Expected) -> Expected:
+    """The same with room in its rms for the scatter over as many values as carry it (Kish's effective size): as carry
+    the bounds, or the errors, if these are more. Numbers that lie beside a clamped one have no part in its luck.
+    """
     bounds = expected.bounds
     assert bounds is not None
     number = as_real(expected.oracle).reshape(-1).unique(return_inverse=True)[1]
-    squares = bounds.local.reshape(-1).double().square()
-    sums = torch.bincount(number, weights=squares)
-    count = len(number) * float(squares.square().sum() / sums.square().sum())
+    count = 0.0
+    for sizes in (bounds.local.reshape(-1), _sized_errors(got, expected)):
+        squares = sizes.double().square()
+        sums = torch.bincount(number, weights=squares)
+        count = max(count, len(number) * float(squares.square().sum() / sums.square().sum()))
     room = max(1.0, slack_of_count(count) / slack_of_count(bounds.independent))
     return replace(expected, bounds=replace(bounds, rms=bounds.rms * room))
+
+
+def _sized_errors(got: torch.Tensor, expected: Expected) -> torch.Tensor:
+    """The errors of all elements that have a size, times the gain; 0 elsewhere."""
+    bounds = expected.bounds
+    assert bounds is not None
+    own, oracle, native = (as_real(t).reshape(-1) for t in (got, expected.oracle, expected.native))
+    error = distance(own, oracle, bounds.gain)
+    return _by_class(error, own, oracle, native, bounds)[1] if bounds.special else error
 
 
 def _bulk_of_values(got: torch.Tensor, expected: Expected) -> float:
     """The bulk in which each value counts once; 0 where there are too few."""
     bounds = expected.bounds
     assert bounds is not None
-    own, oracle, native = (as_real(t).reshape(-1) for t in (got, expected.oracle, expected.native))
-    _, number, times = oracle.unique(return_inverse=True, return_counts=True)
+    _, number, times = as_real(expected.oracle).reshape(-1).unique(return_inverse=True, return_counts=True)
     if len(times) < POOLED:
         return 0.0
-    error = distance(own, oracle, bounds.gain)
-    if bounds.special:
-        error = _by_class(error, own, oracle, native, bounds)[1]
+    error = _sized_errors(got, expected)
     part = (error / bounds.local.reshape(-1)).clamp_(max=1.0).double()
     return float((part / times[number]).sum()) / len(times)
 

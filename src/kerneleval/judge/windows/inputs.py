@@ -202,6 +202,10 @@ _NEAR_EPSILON = 64.0
 """From an eighth of an epsilon to eight of it."""
 _FAR_DOWN = -1000.0
 """A score beside 0 of which exp is 0 in every type."""
+_BORDER, _BORDER_HALF = 4, 16
+"""One in so many numbers lies at a border. Borders are exact in bfloat16: of many, float16 cut to it would not show."""
+_FEW_SIGNS = 1024
+"""So many numbers, if all are of one sign, get the other for half of them."""
 _LEAST_ROWS = 4
 """Fewer rows have no row of nothing but NaN."""
 _NAN_ROWS = 32
@@ -704,8 +708,9 @@ def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> N
 
 
 def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
-    """Puts each of ``Arg.borders``, and what is ``beside`` it, at secret places, a quarter of all together; backward
-    not at the 0 where a range begins: gradients are infinite there.
+    """Puts each of ``Arg.borders``, and what is ``beside`` it, at secret places, a quarter of all together and in
+    float16 a sixteenth, and one number beyond them on each side; backward not at the 0 where a range begins: gradients
+    are infinite there.
     """
     for spec, value in zip(specs, values, strict=True):
         if isinstance(spec, TensorSpec) and spec.borders:
@@ -717,8 +722,14 @@ def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str
                 bits = given.view(_BITS[value.itemsize])
                 steps = torch.tensor([[-1], [0], [1]], dtype=bits.dtype, device=value.device) * (given != 0)
                 given = (bits + steps).view(value.dtype).flatten()
-            kind = torch.randint(4 * len(given), value.shape, generator=generator, device=value.device)
+            one_in = _BORDER_HALF if value.dtype == torch.float16 else _BORDER
+            kind = torch.randint(one_in * len(given), value.shape, generator=generator, device=value.device)
             value.copy_(torch.where(kind < len(given), given[kind.clamp(max=len(given) - 1)], value))
+            if spec.values == "normal" and value.numel() >= len(
+                beyond := (min(spec.borders) - 1, max(spec.borders) + 1)
+            ):
+                places = torch.randperm(value.numel(), generator=generator, device=value.device)[: len(beyond)]
+                value.view(-1)[places] = value.new_tensor(beyond)
 
 
 def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
@@ -735,6 +746,7 @@ def _idle(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
     if own and own[0].dtype != torch.float16:
         generator = stream(seed, "idle", str(own[0].device))
         rows = torch.randint(_IDLE, (*own[0].shape[:-1], 1), generator=generator, device=own[0].device) == 0
+        rows &= ~rows.all()  # or nothing but zeros comes out
         for value in own:
             value.masked_fill_(rows, 0)
 
@@ -888,7 +900,19 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
         return _with_large(tensor.mul_(factor), generator)
     if spec.values != "normal":
         return tensor.mul_(factor)
-    return torch.addcmul(spread(-1.0, 1.0).to(tensor.dtype), tensor, factor.to(tensor.dtype))
+    return _of_both_signs(torch.addcmul(spread(-1.0, 1.0).to(tensor.dtype), tensor, factor.to(tensor.dtype)), generator)
+
+
+def _of_both_signs(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Few numbers that are all of one sign with every second one negated: of a row alone below 0, nothing but zeros
+    comes out of a ``relu``.
+    """
+    if not 1 < tensor.numel() <= _FEW_SIGNS or tensor.is_complex():
+        return tensor
+    alike = tensor.signbit().all() | ~tensor.signbit().any()
+    first = torch.randint(2, (), generator=generator, device=tensor.device)
+    second = (torch.arange(tensor.numel(), device=tensor.device) % 2 == first).view(tensor.shape)
+    return torch.where(alike & second, -tensor, tensor)
 
 
 def _with_large(rates: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -124,7 +124,8 @@ def lonely(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def sparse_flags(spec: TensorSpec, flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """The flags, with few set in a quarter of the rows, and few not set in another: one to eight of a row on average.
 
-    A row runs along ``spec.along``, or along the last dim. Where half of all flags are set, runs are no longer than a
+    A row runs along ``spec.along``, or along the last dim. If all flags are alike, one is turned. Where half of all
+    flags are set, runs are no longer than a
     few elements, and any and all of many flags are always the same.
     """
     dims = spec.along or tuple(range(flags.ndim))[-1:]
@@ -135,7 +136,10 @@ def sparse_flags(spec: TensorSpec, flags: torch.Tensor, generator: torch.Generat
     kind = torch.randint(4, rows, generator=generator, device=flags.device)
     share = 2.0 ** torch.randint(4, rows, generator=generator, device=flags.device) / width
     few = torch.rand(flags.shape, generator=generator, device=flags.device) < share
-    return torch.where(kind == 0, few, torch.where(kind == 1, ~few, flags))
+    flags = torch.where(kind == 0, few, torch.where(kind == 1, ~few, flags))
+    place = torch.randint(flags.numel(), (), generator=generator, device=flags.device)
+    other = (torch.arange(flags.numel(), device=flags.device) == place).view(flags.shape)
+    return flags ^ (other & (flags.all() | ~flags.any()))
 
 
 def by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:

@@ -1,0 +1,42 @@
+"""Beside special numbers a case has ordinary ones: what comes out is not one number, and a narrow type shows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Match, compare
+from kerneleval.tasks import find
+
+from .conftest import case_of, drawn
+
+BENT = {name: find(name).reference for name in ("clamp", "hardtanh", "relu6", "hardswish", "clamp_min", "hardshrink")}
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_float16_computed_in_bfloat16_is_found(name: str) -> None:
+    """Borders are exact in both types; a quarter of the numbers hid what the others were off by."""
+    case = case_of(name, {"M": 263, "N": 270}, dtype="float16")
+    for seed in range(5):
+        args, _ = drawn(find(name), case, seed)
+        expectation = reference.expect(find(name), case, args)
+        x, *rest = args
+        narrow = BENT[name](x.bfloat16(), *rest).half()
+        wide = BENT[name](x.float(), *rest).half()
+        steps = x * (torch.clamp(x + 3, 0, 6) / 6) if name == "hardswish" else wide
+        assert not isinstance(compare([narrow], expectation), Match), seed
+        assert isinstance(compare([wide], expectation), Match), seed
+        assert isinstance(compare([steps], expectation), Match), seed
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [("relu_backward", {"M": 1, "N": 16}), ("relu", {"M": 1, "N": 16}), ("adam", {"M": 1, "N": 16, "steps": 1})],
+)
+def test_a_single_row_gives_more_than_zeros(name: str, dims: dict[str, int]) -> None:
+    """A row below 0, at a border everywhere, or idle: one draw in 8 of an optimiser, in 1,000 of a relu."""
+    for seed in range(2000):
+        args, _ = drawn(find(name), case_of(name, dims), seed)
+        out = find(name).reference(*args)
+        assert any(bool((one != 0).any()) for one in ([out] if isinstance(out, torch.Tensor) else out)), seed
