@@ -18,7 +18,7 @@ import torch
 
 from kerneleval.devices import contiguous_strides
 from kerneleval.judge.windows import structures
-from kerneleval.judge.windows.matrices import HALF_LINK, linked, off_eye, resized, skew, turned
+from kerneleval.judge.windows.matrices import HALF_LINK, faint, leaning, linked, off_eye, resized, skew, turned
 from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
     DISTRIBUTIONS,
@@ -214,6 +214,8 @@ _NAN_ROWS = 32
 _MOST_EXCHANGED = 1 << 23
 _MATRICES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
     "off_eye": off_eye,
+    "leaning": leaning,
+    "faint": faint,
     "skew": skew,
     "resized": resized,
     "turned": turned,

@@ -22,6 +22,11 @@ _TURNED = range(8, 65)
 right rotations, one after the other, leave more rounding errors than LAPACK.
 """
 
+_LEAN = (2.5, 3.5)
+"""A leaning column is another one and a part of itself of ten to minus this: conditions are some times the inverse."""
+_FAINT = 1e-4
+"""What half of the columns of faint matrices are multiplied by, and so half of their singular values."""
+
 _REST = 0.1
 """What their other elements are multiplied by."""
 
@@ -46,6 +51,34 @@ def off_eye(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     signs = torch.where(unit(height, 1) < 0.5, -1.0, 1.0).to(a.dtype)
     moved = ((eye + a) * columns * signs).gather(-2, unit(height, 1).argsort(-2).expand(a.shape))
     return torch.where(unit(1, 1) < 0.5, a, moved - eye)
+
+
+def leaning(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Given a with I + a near I: in half of the matrices an a such that of I + a two secret columns are nearly a third.
+    Conditions are 600 to 8000, whatever the columns are scaled by. The product of the matrix with its transpose has the
+    square of them, and what follows from it half of the digits. So has an orthogonalisation that takes all products
+    with a column before it changes it.
+    """
+    *batch, height, width = a.shape
+    if width < 2:
+        return a
+    matrix = torch.eye(height, width, dtype=a.dtype, device=a.device) + a
+    unit = torch.rand(*batch, 2, 1, 1, generator=generator, device=a.device, dtype=a.dtype)
+    order = torch.rand(*batch, 1, width, generator=generator, device=a.device).argsort(-1)[..., :3]
+    order = order.expand(*batch, height, order.shape[-1])
+    part = 10 ** -(_LEAN[0] + (_LEAN[1] - _LEAN[0]) * unit[..., 0, :, :])
+    leant = matrix.gather(-1, order[..., :1]) + part * matrix.gather(-1, order[..., 1:])
+    return torch.where(unit[..., 1, :, :] < 0.5, a, a + matrix.scatter(-1, order[..., 1:], leant) - matrix)
+
+
+def faint(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In half of the matrices a secret half of the columns is next to nothing, and so are as many singular values. By
+    the product of the matrix with its transpose, these are nothing but the roots of rounding errors.
+    """
+    *batch, _, width = a.shape
+    order = torch.rand(*batch, 1, width, generator=generator, device=a.device).argsort(-1)
+    plain = torch.randint(0, 2, (*batch, 1, 1), generator=generator, device=a.device) == 0
+    return torch.where(plain | (order >= width // 2), a, a * _FAINT)
 
 
 def skew(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

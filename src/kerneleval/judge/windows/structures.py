@@ -125,8 +125,7 @@ def sparse_flags(spec: TensorSpec, flags: torch.Tensor, generator: torch.Generat
     """The flags, with few set in a quarter of the rows, and few not set in another: one to eight of a row on average.
 
     A row runs along ``spec.along``, or along the last dim. If all flags are alike, one is turned. Where half of all
-    flags are set, runs are no longer than a
-    few elements, and any and all of many flags are always the same.
+    flags are set, runs are no longer than a few elements, and any and all of many flags are always the same.
     """
     dims = spec.along or tuple(range(flags.ndim))[-1:]
     width = math.prod(flags.shape[dim] for dim in dims)

@@ -97,6 +97,8 @@ _VALUES = {
     "variance": "in [0.5, 1.5)",
     "rates": "above 0, in some rows up to 2000 (1024 in float16, 128 in bfloat16)",
     "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
+    "leaning": "such that I + a is near I, or one of its columns is nearly another one",
+    "faint": "in (-1, 1), or half of the columns of a matrix 10000 times smaller",
     "skew": "small, or skew-symmetric with a norm of up to 16",
     "resized": "such that I + a is a matrix near I, or up to six times larger or smaller",
     "turned": "such that diag(1, 2, ...) + a is nearly diagonal, or such a matrix reflected",
@@ -104,7 +106,7 @@ _VALUES = {
     "half_linked": "small, or, in some matrices, 0.45 or -0.45 next to the diagonal and smaller elsewhere",
 }
 
-_MATRICES = ("off_eye", "skew", "resized", "turned", "linked", "half_linked")
+_MATRICES = ("off_eye", "leaning", "skew", "resized", "turned", "linked", "half_linked")
 """Values that are said of whole matrices, as they are after scaling."""
 
 _STEPS = 16
