@@ -10,6 +10,7 @@ from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.tasks import find
 
 from .conftest import case_of, drawn
+from .test_structured_inputs import Kernel, plain, wrong
 
 BENT = {name: find(name).reference for name in ("clamp", "hardtanh", "relu6", "hardswish", "clamp_min", "hardshrink")}
 
@@ -28,6 +29,28 @@ def test_float16_computed_in_bfloat16_is_found(name: str) -> None:
         assert not isinstance(compare([narrow], expectation), Match), seed
         assert isinstance(compare([wide], expectation), Match), seed
         assert isinstance(compare([steps], expectation), Match), seed
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("count_nonzero", lambda x: (x.int() != 0).sum(-1)),
+        ("count_nonzero", lambda x: (x.nan_to_num().long().to(torch.int8) != 0).sum(-1)),
+        ("count_nonzero", lambda x: ((x > 0) | (x < 0)).sum(-1)),
+        ("heaviside", lambda x, y: torch.where(x.int() == 0, y, (x > 0).to(x.dtype))),
+        ("heaviside", lambda x, y: torch.where(x >= 1, 1.0, torch.where(x == 0, y, 0.0))),
+    ],
+)
+def test_floats_are_more_than_whole_numbers(name: str, kernel: Kernel) -> None:
+    """Casts to integers passed, and a comparison that loses NaN."""
+    assert wrong(name, kernel, plain)
+    for dtype in ("float32", "float16"):
+        assert not wrong(name, find(name).reference, plain, dtype)
+    right = {
+        "count_nonzero": lambda x: (x != 0).sum(-1),
+        "heaviside": lambda x, y: torch.where(x == 0, y, (x > 0).to(y.dtype)),
+    }
+    assert not wrong(name, right[name], plain)
 
 
 @pytest.mark.parametrize(

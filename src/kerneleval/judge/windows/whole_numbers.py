@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,14 +29,14 @@ _PRIMES = (2, 2, 2, 3, 5, 3, 7, 11, 13, 17, 19, 2, 3, 3, 23, 29, 31, 37, 41, 5, 
 def widen(specs: Sequence[Argument], values: list[Any], case: Case, generator: torch.Generator) -> None:
     """Gives a secret half of the rows (last dim; of vectors, of the elements) of each argument with ``TensorSpec.wide``
     wide numbers, in standard cases that are not expanded. The rows, and the few numbers that a row takes, are the same
-    in all arguments, so that equal ones and neighbours meet.
+    in all arguments, so that equal ones and neighbours meet. Of floating arguments they are no integers.
     """
     if case.distribution != "standard" or case.layout == "expanded":
         return
     unit = torch.rand(_BASES, generator=generator, device=generator.device, dtype=torch.float64).tolist()
     drawn: dict[tuple[int, ...], tuple[torch.Tensor, torch.Tensor]] = {}
     for place, spec in enumerate(specs):
-        if not isinstance(spec, TensorSpec) or not spec.wide or not spec.numel or values[place].is_floating_point():
+        if not isinstance(spec, TensorSpec) or not spec.wide or not spec.numel:
             continue
         rows = (*spec.shape[:-1], 1) if len(spec.shape) > 1 else spec.shape
         if rows not in drawn:
@@ -43,11 +44,22 @@ def widen(specs: Sequence[Argument], values: list[Any], case: Case, generator: t
             start = torch.rand(rows, generator=generator, device=generator.device, dtype=torch.float64)
             drawn[rows] = style, start
         style, start = drawn[rows]
-        if spec.wide == "divisors":
+        if values[place].is_floating_point():
+            found, usual = _no_integers(values[place], style), style < _STYLES // 2
+        elif spec.wide == "divisors":
             found, usual = _divisors(values[place], generator), (style < _STYLES // 2) & (values[place].itemsize > 1)
         else:
             found, usual = _together(spec, values[place], style, start, unit, generator), style < _STYLES // 2
         values[place] = torch.where(usual, values[place], found.to(values[place].dtype))
+
+
+def _no_integers(usual: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
+    """The numbers as quarters, as multiples of 256, next to 0, or NaN where they are not 0: what a cast to an integer
+    makes 0, or a comparison loses.
+    """
+    factors = (0.25, 256.0, float(torch.finfo(usual.dtype).tiny), math.nan)
+    factor = usual.new_tensor(factors)[(style - _STYLES // 2).clamp(min=0)]
+    return torch.where(usual == 0, usual, usual * factor)
 
 
 def mark_ignored(specs: Sequence[Argument], values: Sequence[Any], generator: torch.Generator) -> None:

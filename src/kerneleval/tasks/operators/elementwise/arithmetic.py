@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.tasks.define import data, plain, weight, whole
+from kerneleval.tasks.define import data, plain, weight
 from kerneleval.tasks.pointwise import COMMUTATIVE, FLAT, ODD, bent, pointwise
 from kerneleval.tasks.relations import homogeneity, mapping
 
@@ -214,7 +214,7 @@ TASKS = (
         "out = 0 where x < 0, 1 where x > 0, y where x = 0",
         torch.heaviside,
         2,
-        over=(whole("x", "M N", -1, 2), data("y", "M N")),
+        over=(data("x", "M N", borders=(0.0,)), data("y", "M N")),
         no_backward=FLAT,
         exact=True,
         nonfinite=False,
