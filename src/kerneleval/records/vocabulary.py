@@ -85,6 +85,7 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "tiny_scale",
     "alike",
     "padded",
+    "edges",
     "redrawn",
     "sorted",
     "skewed",
@@ -93,10 +94,11 @@ DISTRIBUTIONS: tuple[str, ...] = (
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
 ``negative`` is for tasks whose own inputs are not, as those of most problem files. For problem files are also
 ``trained``: standard inputs under weights of other signs and sizes than those that they are made with; ``tiny_scale``;
-``alike``: all rows near one of them; ``padded``: zeros, and rows of zeros; ``redrawn``: other integers, flags and masks
-than the file always gives; ``sorted``: the numbers of each row in order; and ``skewed``: integers and masks at the ends
-of their range. ``common`` is for operators that do not change where a number is added to all scores alike: data far
-from zero that differs little. ``ordered`` to ``binned``, and ``full``, are :data:`ROW_DISTRIBUTIONS`."""
+``alike``: all rows near one of them; ``padded``: zeros, and rows of zeros; ``edges``: numbers at which a comparison or
+a rounding changes; ``redrawn``: other integers, flags and masks than the file always gives; ``sorted``: the numbers of
+each row in order; and ``skewed``: integers and masks at the ends of their range. ``common`` is for operators that do
+not change where a number is added to all scores alike: data far from zero that differs little. ``ordered`` to
+``binned``, and ``full``, are :data:`ROW_DISTRIBUTIONS`."""
 
 ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory", "binned", "full")
 """Distributions that show in long rows, for the tasks that declare them: rows in order, clustered, of low contrast or

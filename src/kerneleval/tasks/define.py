@@ -45,7 +45,7 @@ FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 INTEGERS: tuple[str, ...] = ("int32", "int64", "int8", "uint8")
 """The types of operators on bits and whole numbers, the default first."""
 
-_OF_FILES = ("negative", "trained", "tiny_scale", "alike", "padded", "redrawn", "sorted", "skewed")
+_OF_FILES = ("negative", "trained", "tiny_scale", "alike", "padded", "edges", "redrawn", "sorted", "skewed")
 """Those of problem files alone."""
 
 _DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in (*_OF_FILES, "common", *ROW_DISTRIBUTIONS))

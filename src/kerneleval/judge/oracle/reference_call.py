@@ -161,6 +161,8 @@ class ReferenceCall:
         if size > 0 and _has_ties(specs, self.args):
             return self.converted(widened) if wide else self
 
+        held = problem.held(self.args, self.weights) if problem is not None else {}
+
         def each(tensor: torch.Tensor, place: int) -> torch.Tensor:
             if problem is not None:
                 within = own_range(tensor) if problem.bounded else None
@@ -170,6 +172,8 @@ class ReferenceCall:
             out = _moved(own, place + number, size, within)
             if place in places:  # 1 is added to them before they are multiplied
                 out = torch.where(own.abs() < 1, own + (out - own) / own.abs().clamp_min(PROBE**4), out)
+            if id(tensor) in held:
+                out = torch.where(held[id(tensor)], own, out)
             if even and tensor.is_floating_point() and tensor.itemsize > 2:  # what is exact in every kernel stays so
                 out = torch.where(tensor.half() == tensor, own, out)
             return out

@@ -198,6 +198,60 @@ def with_padding(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tens
     return out.masked_fill(zero, 0)
 
 
+def with_edges(tensor: torch.Tensor, numbers: torch.Tensor, beside: bool, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with one of these numbers at one place in so many, every third with its neighbour of the type on
+    either side, if asked. Zeros stay zeros: their neighbours are none to hardware that flushes them.
+    """
+    shape, device = tensor.shape, tensor.device
+    chosen = numbers.to(tensor)[torch.randint(len(numbers), shape, generator=generator, device=device)]
+    if beside and tensor.dtype in (torch.float32, torch.float64):
+        toward = torch.randint(-1, 2, shape, generator=generator, device=device) * math.inf
+        moved = torch.nextafter(chosen, toward.to(tensor))
+        chosen = torch.where((chosen == 0) | toward.isnan(), chosen, moved)
+    return torch.where(_some(tensor, generator), chosen, tensor)
+
+
+def at_edges(tensor: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Where the tensor has one of these numbers, or one next to it."""
+    own = numbers.to(tensor)
+    if tensor.dtype in (torch.float32, torch.float64):
+        own = torch.cat([own, *(torch.nextafter(own, torch.full_like(own, end)) for end in (-math.inf, math.inf))])
+    return torch.isin(tensor, own)
+
+
+def are_tied(tensor: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Where the tensor is equal to the others beside it, or, where the shapes are not those of elements beside each
+    other, to any of them.
+    """
+    try:
+        return torch.eq(tensor.abs(), others.broadcast_to(tensor.shape).abs())
+    except RuntimeError:
+        return torch.isin(tensor, others)
+
+
+def with_ties(tensor: torch.Tensor, others: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with numbers of others at one place in so many: those beside them, or, where the shapes are not those
+    of elements beside each other, any of the same row.
+    """
+    try:
+        beside = others.to(tensor).broadcast_to(tensor.shape)
+    except RuntimeError:
+        if not others.numel() or (others.dim() > 1 and others.shape[:-1] != tensor.shape[:-1]):
+            return tensor
+        places = torch.randint(others.shape[-1], tensor.shape, generator=generator, device=tensor.device)
+        table = others.to(tensor).expand(*tensor.shape[:-1], -1) if tensor.dim() else others.to(tensor)
+        beside = table.gather(-1, places) if tensor.dim() else table[places]
+    return torch.where(_some(tensor, generator), beside, tensor)
+
+
+def _some(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One place in :data:`_PADDED`, and one of all."""
+    places = torch.randint(_PADDED, tensor.shape, generator=generator, device=tensor.device) == 0
+    if tensor.numel():
+        places.view(-1)[torch.randint(tensor.numel(), (), generator=generator, device=tensor.device)] = True
+    return places
+
+
 def one_hot_rows(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """The tensor with some rows that are 1 at a secret place and 0 elsewhere: they sum to 1, and their length is 1."""
     shape = (*tensor.shape[:-1], 1)

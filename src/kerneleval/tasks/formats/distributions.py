@@ -16,6 +16,7 @@ from kerneleval.tasks.formats.changes import Vary
 from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
+from kerneleval.tasks.formats.origins import Edges
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.redrawn import different, says_sizes
 from kerneleval.tasks.formats.soundness import depends
@@ -29,7 +30,7 @@ _TRIED_BYTES = 64 << 20
 _TRIED_FLOPS = 1_000_000_000
 """A miniature that takes more is not tried: where the file fixes its widths in the code of its layers."""
 
-_TRIED = ("sorted", "skewed", "redrawn", "far_mean", "long_memory")
+_TRIED = ("sorted", "skewed", "redrawn", "far_mean", "long_memory", "edges")
 """Distributions that no file has that was not tried."""
 
 _OF_DRAWS = ("sorted", "skewed", "redrawn", "long_memory", "trained")
@@ -48,7 +49,7 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 
 _OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
 """Fields of :class:`Safe` that are parameters of :class:`ModuleProblem`."""
-_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "related", "kin", "padded", "twice")
+_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "related", "kin", "padded", "ordered", "edges", "twice")
 """Those that are attributes of it."""
 
 
@@ -77,8 +78,10 @@ class Safe:
     related: frozenset[int] = frozenset()
     kin: frozenset[int] = frozenset()
     padded: frozenset[int] = frozenset()
+    ordered: frozenset[int] = frozenset()
+    edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All nine for :class:`ModuleProblem` as well."""
+    """All eleven for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -115,6 +118,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     problem.kept, problem.twice, problem.related = problem.traits.frozen, problem.find_twice(), problem.find_related()
     if problem.related and not any(is_float(a) and i not in problem.related for i, a in enumerate(problem.inputs(1))):
         offered = [name for name in offered if name in _OF_DRAWS]
+    problem.ordered = problem.traits.ordered
     limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)
@@ -127,6 +131,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         offered.remove("skewed")
     if problem.inside is not None and "far_mean" in offered:
         offered.remove("far_mean")  # half types have too few digits for it
+    offered = _with_edges(problem, offered)
     decays = False
     if _is_quick(made):
         drawn = problem.inputs(1), problem.weights(0)
@@ -192,6 +197,12 @@ _COMPARISONS = frozenset(
 )  # fmt: skip
 """Beside steps and what has an epsilon, operators for which 0, or the end of the range, is a number of its own."""
 
+_STEPPED = frozenset(
+    ("gt", "ge", "lt", "le", "eq", "ne", "sgn", "heaviside", "threshold", "hardshrink", "frac", "remainder", "fmod",
+     "floor_divide", "div", "_to_copy")
+) | _STEPS  # fmt: skip
+"""Operators with steps that an argument may lie at."""
+
 _CENTRED = re.compile(r"(batch|layer|group|instance)_norm|^(var|std)(_mean)?$|^(_batch_norm|cov|cdist|_cdist)|pairwise")
 
 _DIFFERENCES = frozenset(("sub", "rsub", "addcdiv", "lerp"))
@@ -212,6 +223,8 @@ def _may_have(made: Survey, distribution: str) -> bool:
         return bool(ranks) and bool(told) and not _tells_equals_apart(made, operators)
     if distribution == "sorted":
         return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
+    if distribution == "edges":
+        return bool(ranks) and bool(operators & _STEPPED) and not _tells_equals_apart(made, operators)
     if distribution == "far_mean":
         wide = [a for a in made.arguments if isinstance(a, TensorSpec) and "float" in a.dtype and DTYPES[a.dtype] >= 4]
         centred = any(_CENTRED.search(name) for name in operators)
@@ -299,6 +312,26 @@ def _reorders(problem: ModuleProblem) -> bool:
         return bool(_changed(problem.inputs(1), problem.inputs(1, "sorted")))
     except UsageError:  # the file takes no such numbers
         return True
+
+
+def _with_edges(problem: ModuleProblem, offered: Sequence[str]) -> list[str]:
+    """What is offered, without ``edges`` where the file takes none. Has ``problem.edges`` say where it compares or
+    rounds arguments as they are, of those that it takes there.
+    """
+    others = [name for name in offered if name != "edges"]
+    if "edges" not in offered:
+        return others
+    try:
+        found = problem.find_edges()
+    except UsageError:
+        return others
+    kept = []
+    for index in sorted(found.numbers.keys() | found.ties.keys()):
+        problem.edges = found.only((index,))
+        if _changed(problem.inputs(1), problem.inputs(1, "edges")) and agrees(problem, problem.weights(0), "edges"):
+            kept.append(index)
+    problem.edges = found.only(kept)
+    return list(offered) if kept else others
 
 
 def _changed(ones: Sequence[Any], others: Sequence[Any]) -> list[int]:

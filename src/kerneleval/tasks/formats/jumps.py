@@ -28,6 +28,9 @@ RUNS = (8, 16, 32)
 """Noisy oracles after which an output is looked at. One of them has an element that lies beside a step on the other
 side with a probability of 0.4 or more: 32 of them miss one in 10^7."""
 
+_COPIES = frozenset(("copy_", "clone"))
+"""Operators that give what they are given, which was rounded before."""
+
 _SMALLEST = 1e-300
 """Smaller numbers stay: they have no such neighbours."""
 
@@ -145,11 +148,12 @@ def _jumps_within(run: Callable[[float], Tensors], here: Tensors, part: float) -
 
 def noisy(problem: Any, args: Sequence[Any], weights: Mapping[str, torch.Tensor], bits: int, turn: int) -> Tensors:
     """Outputs of the oracle where every number, of inputs and weights too, is rounded up or down at random to so many
-    bits. Numbers that have no more stay: what is exact (a maximum, a step, a tie of whole numbers) stays exact.
+    bits. Numbers that have no more stay: what is exact (a maximum, a step, a tie of whole numbers) stays exact. So do
+    inputs that lie at a step as they are (``ModuleProblem.held``).
     """
-    noise = Noise(bits, turn)
-    given = [noise.rounded(a) if isinstance(a, torch.Tensor) else a for a in args]
-    changed = {name: noise.rounded(w) for name, w in weights.items()}
+    noise, held = Noise(bits, turn), problem.held(args, weights)
+    given = [noise.rounded(a, held.get(id(a))) if isinstance(a, torch.Tensor) else a for a in args]
+    changed = {name: noise.rounded(w, held.get(id(w))) for name, w in weights.items()}
     with noise:
         return tuple(problem.oracle(given, changed))
 
@@ -171,19 +175,19 @@ class Noise(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        if not func.is_view:
+        if not func.is_view and func.overloadpacket.__name__ not in _COPIES:
             for tensor in tree_flatten(out)[0]:
                 if isinstance(tensor, torch.Tensor) and tensor.dtype in (torch.float64, torch.complex128):
                     self._round(tensor)
         return out
 
-    def rounded(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy on the coarser grid, in its own type."""
+    def rounded(self, tensor: torch.Tensor, held: torch.Tensor | None = None) -> torch.Tensor:
+        """A copy on the coarser grid, in its own type; where some elements are held, in fp64."""
         if not _coarsens(tensor):
             return tensor
         wide = tensor.to(torch.promote_types(tensor.dtype, torch.float64), copy=True)
         self._round(wide, most=True)
-        return wide.to(tensor.dtype)
+        return wide.to(tensor.dtype) if held is None else torch.where(held, tensor, wide)
 
     def _round(self, tensor: torch.Tensor, most: bool = False) -> None:
         """In place: what lies between two numbers of the grid goes to one of the three nearest on either side, so that

@@ -12,6 +12,7 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
@@ -23,7 +24,9 @@ from kerneleval.records import FAR_MEANS, Form, NotJudgedError, OutputForm, Usag
 from kerneleval.tasks.formats.changes import (
     LAST,
     Vary,
+    are_tied,
     as_trained,
+    at_edges,
     change_weight,
     far_from_zero,
     has_both_signs,
@@ -34,11 +37,13 @@ from kerneleval.tasks.formats.changes import (
     one_hot_rows,
     one_sided,
     turned,
+    with_edges,
     with_norms,
     with_padding,
+    with_ties,
 )
 from kerneleval.tasks.formats.memory import Slow
-from kerneleval.tasks.formats.origins import Origins
+from kerneleval.tasks.formats.origins import Edges, EdgeTracer, Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import (
@@ -93,6 +98,7 @@ DISTRIBUTIONS = (
     "outlier",
     "alike",
     "padded",
+    "edges",
     "far_mean",
     "sorted",
     "skewed",
@@ -191,6 +197,10 @@ class ModuleProblem:
         """Whether ``negative`` gives one tensor a single sign."""
         self.related: frozenset[int] = frozenset()
         """Positions of floating arguments of which ``get_inputs()`` computes one from another (``origins.py``)."""
+        self.ordered: frozenset[int] = frozenset()
+        """Positions of arguments whose rows are in order, where they are long enough to tell."""
+        self.edges = Edges()
+        """Where it compares or rounds its arguments as they are."""
         self.padded: frozenset[int] = frozenset()
         """Positions of equal lengths of which each is of one item of the batch alone."""
         self.kin: frozenset[int] = frozenset()
@@ -217,8 +227,8 @@ class ModuleProblem:
         Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
         a factor, plain floats by one between 0.8 and 0.95. ``negative`` also gives the numbers of one tensor one sign.
         ``outlier`` gives rows sizes of their own and elements secret signs, and makes a few large, ``alike`` brings all
-        rows near one of them, ``padded`` makes some elements and rows 0, and ``far_mean`` takes a tensor far from 0;
-        what elements depend on one another stays as it is there.
+        rows near one of them, ``padded`` makes some elements and rows 0, ``edges`` puts some where the file has a step,
+        and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is there.
         Raises UsageError: get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
@@ -290,12 +300,40 @@ class ModuleProblem:
                     continue
                 elif distribution == "padded":
                     args[index] = value if index in traits.positive else with_padding(value, generator)
+                elif distribution == "edges":
+                    args[index] = self._on_edges(index, args, generator)
                 elif distribution == "alike":
                     args[index] = near_one_row(value, generator)
                 else:
                     far = distribution == "far_mean"
                     made = far_from_zero(value, self.far) if far else make_uneven(value, next(ends), generator)
                     args[index] = made.abs() * value.sign() if index in traits.positive else made
+
+    def _on_edges(self, index: int, args: Sequence[Any], generator: torch.Generator) -> torch.Tensor:
+        """An argument with numbers at which it meets a step."""
+        value: torch.Tensor = args[index]
+        if index in self.edges.numbers:
+            value = with_edges(value, *self.edges.numbers[index], generator)
+        if index in self.edges.ties:
+            other = self.edges.ties[index]
+            own = args[other] if isinstance(other, int) else self._model.state_dict()[other].detach()
+            value = with_ties(value, own, generator)
+        return value
+
+    def held(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Where elements lie at a step, or are equal to what they are compared with, by the ``id`` of the tensor: every
+        kernel sees the same numbers there, so none may fall to the other side.
+        """
+        found: dict[int, torch.Tensor] = {}
+        for index, (numbers, _) in self.edges.numbers.items():
+            if is_float(args[index]):
+                found[id(args[index])] = at_edges(args[index], numbers)
+        for index, other in self.edges.ties.items():
+            own, theirs = args[index], args[other] if isinstance(other, int) else weights[other]
+            if is_float(own) and is_float(theirs) and bool((tied := are_tied(own, theirs)).any()):
+                found[id(own)] = tied | found.get(id(own), torch.zeros_like(tied))
+                found[id(theirs)] = torch.ones_like(theirs, dtype=torch.bool)
+        return found
 
     def of_one_sign(self, seed: int) -> Iterator[list[Any]]:
         """Arguments of ``negative``, while none has one sign there (:attr:`sided`): each has one in its turn."""
@@ -323,7 +361,8 @@ class ModuleProblem:
         """Which inputs never vary, hold labels, are structured or not row-major. Draws once."""
         if self._traits is None:
             other = sample(self._draw(1))
-            self._traits = InputTraits.of(self._draw(0), other)
+            found = InputTraits.of(self._draw(0), other)
+            self._traits = replace(found, ordered=found.ordered | self.ordered)
         return self._traits
 
     @property
@@ -374,6 +413,7 @@ class ModuleProblem:
         goes for the parts. Integers, and so ``num_batches_tracked``, stay. All that is as far as the file takes it
         (:attr:`vary_weights`). Rows of padding stay zero (:attr:`padding`).
 
+        Under ``edges``, what arguments are compared with stays as initialised.
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
         """
@@ -393,7 +433,8 @@ class ModuleProblem:
                 done[key] = doubled(done[key], self.twice.get(name))
                 if distribution == "trained" and name in self.parameters:
                     done[key] = as_trained(tensor, done[key], generator)
-            changed[name] = done[key].clone(memory_format=torch.contiguous_format)
+            kept = distribution == "edges" and name in self.edges.ties.values()
+            changed[name] = (tensor if kept else done[key]).clone(memory_format=torch.contiguous_format)
         return self._finished(changed, distribution)
 
     def _finished(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
@@ -410,6 +451,14 @@ class ModuleProblem:
         with origins:
             values = self._draw(0)
         return origins.related(values)
+
+    def find_edges(self) -> Edges:
+        """What :attr:`edges` is. Raises UsageError: the file raises in fp64."""
+        args, weights = self.inputs(1), self.weights(0)
+        tracer = EdgeTracer(args, weights, self.inside)
+        with tracer:
+            self.oracle(args, weights)
+        return tracer.found()
 
     def find_twice(self) -> dict[int | str, Doubling]:
         """What :attr:`twice` is at these sizes."""

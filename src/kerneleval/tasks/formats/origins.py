@@ -6,15 +6,16 @@ others, so they are drawn together, and none is changed alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from kerneleval.tasks.formats.outcomes import DRAWS
-from kerneleval.tasks.formats.traits import is_inexact
+from kerneleval.tasks.formats.traits import is_float, is_inexact
 
 _COPIES = frozenset(
     ("clone", "_to_copy", "copy_", "contiguous", "index", "index_select", "gather", "take", "cat", "stack", "repeat",
@@ -75,3 +76,247 @@ def _dense(*values: Any) -> list[torch.Tensor]:
 
 def _memory(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+# -- Numbers at which an argument meets a step ------------------------------------------------------------------------
+
+
+class Edges(NamedTuple):
+    """Where a problem file compares its arguments, or rounds them to steps."""
+
+    numbers: Mapping[int, tuple[torch.Tensor, bool]] = {}
+    """Position of an argument -> numbers of its type at which it meets a step, and whether rounding leaves the numbers
+    next to them apart from it."""
+    ties: Mapping[int, int | str] = {}
+    """Position of an argument -> that of another one, or the name of a weight, with which it is compared as it is."""
+
+    def only(self, indices: Collection[int]) -> Edges:
+        """Those of some arguments."""
+        numbers = {index: met for index, met in self.numbers.items() if index in indices}
+        return Edges(numbers, {index: other for index, other in self.ties.items() if index in indices})
+
+
+class _Path(NamedTuple):
+    """How a number was made of an element: ``scale * x + shift``, or the magnitude of that."""
+
+    source: int | str
+    scale: float = 1.0
+    shift: float = 0.0
+    folded: bool = False
+
+    def moved(self, scale: float, shift: float) -> _Path | None:
+        """What is made of it by these; None: a magnitude can only be scaled."""
+        if self.folded:
+            scaled = self._replace(scale=self.scale * scale, shift=self.shift * scale)
+            return scaled if scale > 0 and not shift else None
+        return self._replace(scale=self.scale * scale, shift=self.shift * scale + shift)
+
+
+_PASSES = _COPIES | frozenset(
+    ("copy", "relu", "clamp", "clamp_min", "clamp_max", "hardtanh", "where", "masked_fill", "maximum", "minimum",
+     "constant_pad_nd", "lift_fresh", "detach", "dropout", "native_dropout", "threshold", "sort", "topk", "amax",
+     "amin")
+)  # fmt: skip
+"""Operators of which each number is one that they are given, or a constant."""
+
+_COMPARES = frozenset(("gt", "ge", "lt", "le", "eq", "ne"))
+_WHOLE_STEPS = frozenset(("floor", "ceil", "trunc", "frac", "_to_copy"))
+_MULTIPLES = frozenset(("remainder", "fmod", "floor_divide", "div"))
+
+_MOST_STEPS, _MOST_BOUNDARIES = 512, 1024
+"""Steps that are looked at in one comparison, and boundaries that are read."""
+
+_REACH = 3.0
+"""How far from 0 an edge may lie, in parts of the largest magnitude, where numbers have both signs."""
+
+
+class EdgeTracer(TorchDispatchMode):
+    """While it is entered around an fp64 run of a problem, notes where arguments are compared with numbers, tensors
+    or each other, or rounded. Only what reaches that place without rounding counts: elsewhere rounding decides.
+
+    Args:
+        args: the arguments, in their own types.
+        weights: what the problem is given for them, by name.
+        inside: the half type that ``forward`` casts to; None: none.
+    """
+
+    def __init__(
+        self, args: Sequence[Any], weights: Mapping[str, torch.Tensor], inside: torch.dtype | None = None
+    ) -> None:
+        TorchDispatchMode.__init__(self)
+        self._args, self._inside = {i: a for i, a in enumerate(args) if is_float(a) and a.numel()}, inside
+        self._paths = {_memory(tensor): {_Path(index)} for index, tensor in self._args.items()}
+        self._paths |= {_memory(tensor): {_Path(name)} for name, tensor in weights.items()}
+        self._kept: list[torch.Tensor] = []
+        self._met: dict[int, set[float]] = {}
+        self._plain: dict[int, bool] = {}
+        self._ties: dict[int, int | str] = {}
+        self._seen: set[object] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = dict(kwargs or {})
+        out = func(*args, **options)
+        name = func.overloadpacket.__name__
+        name = name if name.startswith("_") else name.rstrip("_")
+        self._note(name, args, options)
+        paths = self._followed(name, func.is_view, args, options)
+        for made in _dense(out) if paths else ():
+            self._kept.append(made)
+            if made.is_floating_point():
+                self._paths.setdefault(_memory(made), set()).update(paths)
+        return out
+
+    def found(self) -> Edges:
+        """What was met, as numbers that the arguments can have."""
+        numbers = {}
+        for index, met in self._met.items():
+            own = self._args[index]
+            low, high = (float(end) for end in own.aminmax())
+            most = _REACH * max(-low, high)
+            low, high = (-most, most) if low < 0 < high else (low - (high - low) / 16, high + (high - low) / 16)
+            inside = sorted(number for number in met if low <= number <= high)
+            if inside:
+                kept = torch.tensor(inside, dtype=own.dtype, device=own.device)
+                numbers[index] = kept, self._plain[index] and self._inside is None
+        return Edges(numbers, dict(self._ties))
+
+    def _of(self, value: Any) -> set[_Path]:
+        tracked = isinstance(value, torch.Tensor) and value.layout == torch.strided
+        return self._paths.get(_memory(value), set()) if tracked else set()
+
+    def _followed(self, name: str, view: bool, args: Sequence[Any], options: Mapping[str, Any]) -> set[_Path]:
+        """How what comes out was made."""
+        if view or name in _PASSES:
+            return set().union(*(self._of(one) for one in _dense(args, options)))
+        first = self._of(args[0]) if args else set()
+        if name == "neg":
+            return _moved(first, -1.0, 0.0)
+        if name == "abs":
+            return {path._replace(folded=True) for path in first}
+        if len(args) < 2 or not first | self._of(args[1]):
+            return set()
+        other, alpha = args[1], options.get("alpha", 1)
+        if name in ("mul", "add") and not isinstance(args[0], torch.Tensor):
+            return set()
+        if type(other) not in (int, float) or options.get("rounding_mode"):
+            return set()
+        match name:
+            case "mul":
+                return _moved(first, float(other), 0.0)
+            case "div" if other:
+                return _moved(first, 1.0 / other, 0.0)
+            case "add" | "sub":
+                return _moved(first, 1.0, float(other * alpha) * (1 if name == "add" else -1))
+            case "rsub":
+                return _moved(first, -1.0, float(other))
+        return set()
+
+    def _note(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> None:
+        """Note at which numbers an operator has a step for what it is given first, or for what it searches."""
+        if not args:
+            return
+        given, other = args[0], args[1] if len(args) > 1 else None
+        if name in _COMPARES and isinstance(other, torch.Tensor):
+            for path in self._of(other):
+                self._compare(path, given)
+        if name == "searchsorted":
+            given, other = other, given
+        paths = self._of(given)
+        if not paths:
+            return
+        if name == "histc":
+            bins, low, high = list(args[1:4]) + [100, 0, 0][len(args) - 1 :]
+            width = (high - low) / bins
+            binned = _moved(paths, 1 / width, -low / width) if width else ()
+            for path in binned:
+                self._meet(path, *range(bins + 1))
+        elif isinstance(other, torch.Tensor):
+            if name in _COMPARES or name in ("bucketize", "searchsorted"):
+                for path in paths:
+                    self._compare(path, other)
+        else:
+            numbers, steps = _steps_of(name, other, options)
+            for path in paths if numbers or steps else ():
+                self._meet(path, *numbers, steps=steps)
+
+    def _compare(self, path: _Path, other: torch.Tensor) -> None:
+        """Note what an argument is compared with: another one, a weight, or numbers that nothing changes."""
+        theirs = self._of(other)
+        same = next((one.source for one in theirs if one == _Path(one.source) and one.source != path.source), None)
+        if same is not None and isinstance(path.source, int) and path._replace(folded=False) == _Path(path.source):
+            self._ties.setdefault(path.source, same)
+        elif not theirs and other.is_floating_point() and other.numel() <= _MOST_BOUNDARIES:
+            self._meet(path, *other.flatten().tolist())
+
+    def _meet(self, path: _Path, *numbers: float, steps: float = 0.0) -> None:
+        """Note the elements that become these numbers on their path, or odd halves or multiples of steps (negative:
+        the halves).
+        """
+        own = self._args.get(path.source) if isinstance(path.source, int) else None
+        if own is None or not path.scale or (path, numbers, steps) in self._seen:
+            return
+        self._seen.add((path, numbers, steps))
+        index, dtype = int(path.source), self._inside or own.dtype
+        places = torch.tensor(numbers, dtype=torch.float64)
+        if steps:
+            ends = [(path.scale * float(end) + path.shift) / abs(steps) for end in own.aminmax()]
+            low, high = math.floor(min(ends)), math.ceil(max(ends))
+            counts = torch.arange(low, high + 1, max(1, (high - low) // _MOST_STEPS), dtype=torch.float64)
+            places = (counts + 0.5 * (steps < 0)) * abs(steps)
+        if path.folded:
+            places = torch.cat([places, -places])
+        elements = (places - path.shift) / path.scale
+        exact = elements[_are_exact(path, elements, places, dtype)]
+        self._met.setdefault(index, set()).update(exact.tolist())
+        plain = path.shift == 0 and math.frexp(abs(path.scale))[0] == 0.5
+        self._plain[index] = self._plain.get(index, True) and plain
+
+
+def _steps_of(name: str, other: Any, options: Mapping[str, Any]) -> tuple[tuple[float, ...], float]:
+    """The numbers at which an operator with one argument, or one and a number, has steps; and their width, where they
+    are all its multiples (negative: odd halves of it).
+    """
+    if name == "round":
+        return (), 0.0 if options.get("decimals") else -1.0
+    if name in _WHOLE_STEPS:
+        return (), 1.0 if name != "_to_copy" or _to_whole(options) else 0.0
+    if name in ("sign", "sgn", "heaviside"):
+        return (0.0,), 0.0
+    if name == "hardshrink":
+        limit = 0.5 if other is None else float(other)
+        return (-limit, limit), 0.0
+    if type(other) not in (int, float):
+        return (), 0.0
+    if name in _MULTIPLES:
+        return (), abs(float(other)) if name != "div" or options.get("rounding_mode") else 0.0
+    return ((float(other),) if name in _COMPARES or name == "threshold" else ()), 0.0
+
+
+def _moved(paths: set[_Path], scale: float, shift: float) -> set[_Path]:
+    return {made for path in paths if (made := path.moved(scale, shift)) is not None}
+
+
+def _to_whole(options: Mapping[str, Any]) -> bool:
+    """Whether a cast is to integers."""
+    dtype = options.get("dtype")
+    return dtype is not None and not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool
+
+
+def _are_exact(path: _Path, elements: torch.Tensor, places: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Which elements become their numbers in this type, whichever way the path is written: by products or quotients, in
+    one rounding or in several.
+    """
+
+    def rounded(value: torch.Tensor | float) -> torch.Tensor:
+        return torch.as_tensor(value, dtype=torch.float64).to(dtype).double()
+
+    scaled, scale, inverse = places - path.shift, rounded(path.scale), rounded(1 / path.scale)
+    exact = elements.isfinite()
+    for number in (elements, places, scaled):
+        exact = exact & (rounded(number) == number)
+    if path.shift:
+        whole = bool(scale == path.scale) and bool(rounded(path.shift) == path.shift)
+        exact = exact & (elements * scale == scaled) & whole
+    return exact & (rounded(elements * scale) == scaled) & (rounded(elements / inverse) == scaled)

@@ -71,6 +71,7 @@ _DISTRIBUTIONS = {
     "tiny_scale": "all elements tiny",
     "alike": "rows that are nearly the same",
     "padded": "some zeros, and rows of zeros",
+    "edges": "numbers at which a comparison or a rounding changes, and those next to them",
     "sorted": "rows that are sorted, rising, falling or from some place on",
     "skewed": "integers and masks at the ends of their range, whole rows of them",
     "redrawn": "other integers, flags and masks, where the file always gives the same",
