@@ -205,6 +205,13 @@ def test_halves_that_are_equal_by_chance_are_no_table(tmp_path):
         ("x = torch.randn(30, 20)\nreturn [x, x[torch.randperm(30)[:7]].clone()]", set()),
         ("f = torch.vmap(lambda row: row / row.norm())\nx = torch.randn(8, 20)\nreturn [x, f(x)]", {0, 1}),
         ("a = torch.randn(8, 20)\na.mul_(2)\nreturn [a, torch.arange(20.0)]", set()),
+        ("x = torch.randn(8, 20)\nreturn [x, torch.tensor(x.abs().max().item() / 127)]", {0, 1}),
+        ("x = torch.randn(8, 20)\nreturn [x, torch.from_numpy(x.numpy().std(-1)), torch.rand(3)]", {0, 1}),
+        ("x = torch.randn(8, 20).numpy() * 3\nreturn [torch.from_numpy(x), torch.from_numpy(x + 1)]", {0, 1}),
+        ("import numpy as np\nx = np.random.randn(8, 20)\nreturn [torch.tensor(x), torch.tensor(x.mean(0))]", {0, 1}),
+        ("import numpy as np\nr = np.random.rand\nreturn [torch.tensor(r(8, 20)), torch.tensor(r(8))]", set()),
+        ("return [torch.from_numpy(torch.rand(8, n).numpy()) for n in (20, 9)]", set()),
+        ("return [torch.randn(8, 20), torch.tensor(torch.rand(1).item())]", set()),
     ],
 )
 def test_arguments_that_follow_from_others_are_seen(tmp_path, inputs, related):
@@ -215,6 +222,26 @@ def test_arguments_that_follow_from_others_are_seen(tmp_path, inputs, related):
     for distribution in task.distributions:
         own, now = problem.inputs(5), problem.inputs(5, distribution)
         assert all(torch.equal(own[i], now[i]) for i in related)
+
+
+@pytest.mark.parametrize(("scale", "kept"), [("x.abs().max().item() / 127", True), ("torch.rand(1).item()", False)])
+def test_a_number_that_is_made_of_an_argument_stays_beside_it(tmp_path, scale, kept):
+    inputs = f"x = torch.randn(8, 20)\nreturn [x, {scale}]"
+    problem = read(write(tmp_path, "return x * more[0]", inputs)).build({}, "cpu")
+    assert problem.related == ({0, 1} if kept else set())
+    own, now = problem.inputs(5), problem.inputs(5, "small_scale")
+    assert (own[1] == now[1]) is kept and torch.equal(own[0], now[0]) is kept
+
+
+@pytest.mark.parametrize("reads", ["p[0]", "p"])
+def test_rows_that_are_equal_stay_so_where_the_first_one_is_read_alone(tmp_path, reads):
+    """A candidate that reads each row's own was rejected beside a file that reads the first."""
+    inputs = "return [torch.randn(3, 20, 4), torch.arange(20).expand(3, 20)]"
+    forward = f"p = more[0]\nreturn x * torch.arange(20.0)[{reads}].cos()[..., None]"
+    problem = read(write(tmp_path, forward, inputs)).build({}, "cpu")
+    drawn = problem.inputs(5, "redrawn")[1]
+    assert bool((drawn == drawn[:1]).all()) is (reads == "p[0]")
+    assert not torch.equal(drawn, problem.inputs(5)[1])
 
 
 @pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])

@@ -18,7 +18,7 @@ from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.origins import Edges
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import different, says_sizes
+from kerneleval.tasks.formats.redrawn import different, has_equal_rows, says_sizes, with_equal_rows
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -49,7 +49,20 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 
 _OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
 """Fields of :class:`Safe` that are parameters of :class:`ModuleProblem`."""
-_ATTRIBUTES = ("skewed", "far", "slow", "gates", "sided", "related", "kin", "padded", "ordered", "edges", "twice")
+_ATTRIBUTES = (
+    "skewed",
+    "far",
+    "slow",
+    "gates",
+    "sided",
+    "related",
+    "kin",
+    "padded",
+    "alike",
+    "ordered",
+    "edges",
+    "twice",
+)
 """Those that are attributes of it."""
 
 
@@ -78,10 +91,11 @@ class Safe:
     related: frozenset[int] = frozenset()
     kin: frozenset[int] = frozenset()
     padded: frozenset[int] = frozenset()
+    alike: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All eleven for :class:`ModuleProblem` as well."""
+    """All twelve for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -274,8 +288,21 @@ def _redraw(problem: ModuleProblem) -> list[int]:
         problem.kept = frozen - group
         if group and all(takes(min(group), seed) for seed in _REDRAWN):
             found |= group
+            if any(_reads_first(problem, index, weights) for index in group - problem.kin):
+                problem.alike |= group
     problem.kept = frozen - found
     return _unchanging(problem)
+
+
+def _reads_first(problem: ModuleProblem, index: int, weights: Mapping[str, torch.Tensor]) -> bool:
+    """Whether the file gives equal rows in an argument and reads the first one alone: a candidate may read any."""
+    args = problem.inputs(1)
+    if not has_equal_rows(args[index]):
+        return False
+    args = problem.inputs(1, "redrawn")
+    others = [*args[:index], with_equal_rows(args[index]), *args[index + 1 :]]
+    pairs = zip(problem.oracle(args, weights), problem.oracle(others, weights), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
 
 
 def _is_padded(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:

@@ -54,6 +54,7 @@ from kerneleval.tasks.formats.redrawn import (
     moved_together,
     redrawn,
     says_sizes,
+    with_equal_rows,
 )
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
@@ -142,6 +143,13 @@ class ModuleProblem:
     line. What ``unsigned`` and ``kept`` are, ``distributions.py`` finds out.
     """
 
+    alike: frozenset[int] = frozenset()
+    """Positions of arguments whose rows are all equal, and of which it reads the first row alone."""
+    ordered: frozenset[int] = frozenset()
+    """Positions of arguments whose rows are in order, where they are long enough to tell."""
+    edges = Edges()
+    """Where it compares or rounds its arguments as they are."""
+
     def __init__(
         self,
         file: ProblemFile,
@@ -197,10 +205,6 @@ class ModuleProblem:
         """Whether ``negative`` gives one tensor a single sign."""
         self.related: frozenset[int] = frozenset()
         """Positions of floating arguments of which ``get_inputs()`` computes one from another (``origins.py``)."""
-        self.ordered: frozenset[int] = frozenset()
-        """Positions of arguments whose rows are in order, where they are long enough to tell."""
-        self.edges = Edges()
-        """Where it compares or rounds its arguments as they are."""
         self.padded: frozenset[int] = frozenset()
         """Positions of equal lengths of which each is of one item of the batch alone."""
         self.kin: frozenset[int] = frozenset()
@@ -245,7 +249,8 @@ class ModuleProblem:
             for index in (i for i in sorted(free - self.kin) if i in self.padded or not says_sizes(owns[i], args)):
                 change = in_other_order if add_up(owns[index], args) else redrawn
                 other = change(owns[index], generator)
-                others[index] = others[index] if other is None else other
+                if other is not None:
+                    others[index] = with_equal_rows(other) if index in self.alike else other
             alone = owns.keys() - self.kin
             keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
             if free & self.kin:
@@ -448,9 +453,9 @@ class ModuleProblem:
     def find_related(self) -> frozenset[int]:
         """What :attr:`related` is at these sizes."""
         origins = Origins()
-        with origins:
+        with origins.leaving, origins:
             values = self._draw(0)
-        return origins.related(values)
+        return origins.related(values, self._draw(1))
 
     def find_edges(self) -> Edges:
         """What :attr:`edges` is. Raises UsageError: the file raises in fp64."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from kerneleval.tasks.formats.outcomes import DRAWS
-from kerneleval.tasks.formats.traits import is_float, is_inexact
+from kerneleval.tasks.formats.traits import is_float, is_inexact, same_bits
 
 _COPIES = frozenset(
     ("clone", "_to_copy", "copy_", "contiguous", "index", "index_select", "gather", "take", "cat", "stack", "repeat",
@@ -35,6 +36,17 @@ class Origins(TorchDispatchMode):
         self._computed: set[int] = set()
         self._kept: list[torch.Tensor] = []  # so that no memory is used again
         self._count = 0
+        self._left = frozenset[int]()
+        self._given: dict[int, frozenset[int]] = {}
+        self.leaving = _Leaving(self._leaves)
+        """To be entered as well: tells what leaves torch."""
+
+    def _leaves(self, tensor: torch.Tensor) -> None:
+        if tensor.layout != torch.strided:
+            return
+        draws = self._draws.get(_memory(tensor), frozenset())
+        self._left |= draws
+        self._given[tensor.data_ptr()] = draws
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -56,17 +68,96 @@ class Origins(TorchDispatchMode):
                 self._computed.add(place)
         return out
 
-    def related(self, values: Sequence[Any]) -> frozenset[int]:
-        """Positions of the floating tensors that share a draw with another one, where at least one of the two was
-        computed from it. Two parts of one draw do not follow from each other, nor do two parts of one tensor.
+    def related(self, values: Sequence[Any], others: Sequence[Any]) -> frozenset[int]:
+        """Positions of the floating tensors and numbers that share a draw with another one, where at least one of the
+        two was computed from it. Two parts of one draw do not follow from each other, nor do two parts of one tensor.
+
+        Of what other code than torch's made nothing is seen: if it varies, it is taken for computed of all that torch
+        gave away before, and one may be the mean, a norm or the like of another, times a constant.
+
+        Args:
+            values: what was made while this was entered.
+            others: the same under another seed.
         """
         places = {i: _memory(value) for i, value in enumerate(values) if is_inexact(value)}
+        draws = {i: self._draws.get(place, frozenset()) for i, place in places.items()}
+        computed = {i for i, place in places.items() if place in self._computed}
+        unseen = [i for i, one in enumerate(values) if not draws.get(i) and _varies(one, others[i])]
+        for i in unseen:
+            given = self._given.get(values[i].data_ptr()) if i in places else None
+            draws[i] = self._left if given is None else given
+            computed |= {i} if given is None else set()
         found: set[int] = set()
-        for one, other in itertools.combinations(places, 2):
-            a, b = places[one], places[other]
-            if a != b and {a, b} & self._computed and self._draws.get(a, frozenset()) & self._draws.get(b, frozenset()):
+        for one, other in itertools.combinations(sorted(draws), 2):
+            apart = one not in places or other not in places or places[one] != places[other]
+            if apart and {one, other} & computed and draws[one] & draws[other]:
+                found |= {one, other}
+        for one, other in itertools.permutations(unseen, 2):
+            if one in places and _sums_up((values[one], others[one]), (values[other], others[other])):
                 found |= {one, other}
         return frozenset(found)
+
+
+_LEAVES = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__)
+"""Methods by which numbers leave torch."""
+
+
+class _Leaving(TorchFunctionMode):
+    """Tells which tensors leave torch."""
+
+    def __init__(self, leaves: Callable[[torch.Tensor], None]) -> None:
+        super().__init__()
+        self._leaves = leaves
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _LEAVES:
+            self._leaves(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def _varies(one: Any, other: Any) -> bool:
+    """Whether a floating tensor or number is another one under another seed."""
+    if is_inexact(one):
+        return is_inexact(other) and not same_bits(one, other)
+    return type(one) is float and one != other
+
+
+_CLOSE = 1e-5
+
+
+def _sums_up(tensors: Sequence[torch.Tensor], summaries: Sequence[Any]) -> bool:
+    """Whether, in two draws, the second holds a mean, sum, norm, deviation or extreme of the first along a dim or of
+    all, times one constant.
+    """
+    wide = [tensor.double() for tensor in tensors if not tensor.is_complex()]
+    numbers = [torch.as_tensor(one).reshape(-1) for one in summaries]
+    if len(wide) < len(tensors) or any(n.is_complex() or not n.numel() for n in numbers):
+        return False
+    for dim in (None, *range(wide[0].dim())):
+        size = wide[0].numel() // (wide[0].shape[dim] or 1) if dim is not None else 1
+        if size != numbers[0].numel() or wide[0].numel() <= size:
+            continue
+        for fact in _FACTS:
+            pairs = zip(wide, numbers, strict=True)
+            ratio = torch.cat([n.double() / fact(t, dim).reshape(-1) for t, n in pairs])
+            if bool(((ratio - ratio[0]).abs() <= _CLOSE * ratio[0].abs()).all()):
+                return True
+    return False
+
+
+_FACTS: tuple[Callable[..., torch.Tensor], ...] = (
+    lambda t, dim: t.mean(dim),
+    lambda t, dim: t.var(dim, correction=0),
+    lambda t, dim: t.std(dim, correction=0),
+    lambda t, dim: torch.linalg.vector_norm(t, dim=dim),
+    lambda t, dim: t.abs().sum(dim),
+    lambda t, dim: t.abs().amax(() if dim is None else dim),
+    lambda t, dim: t.amax(() if dim is None else dim),
+    lambda t, dim: t.amin(() if dim is None else dim),
+)
+"""Sums are means, and other corrections of a variance are variances, times a constant."""
 
 
 def _dense(*values: Any) -> list[torch.Tensor]:

@@ -107,6 +107,16 @@ def says_sizes(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
     return any(total in (int(one.max()), int(one.max()) + 1, int(one.sum()), one.numel()) for one in whole)
 
 
+def has_equal_rows(tensor: torch.Tensor) -> bool:
+    """Whether it holds several rows along the first dim, all equal."""
+    return tensor.dim() > 1 and len(tensor) > 1 and bool((tensor == tensor[:1]).all())
+
+
+def with_equal_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its first row in place of every other."""
+    return tensor[:1].expand_as(tensor).contiguous()
+
+
 def add_up(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
     """Whether the numbers of a vector, all above 0, add up to a size of another argument: parts of its rows."""
     if tensor.dim() != 1 or tensor.numel() < 2 or not _is_whole(tensor) or int(tensor.min()) < 1:

@@ -118,7 +118,10 @@ def other_draw(file: ProblemFile, device: str) -> tuple[Argument, ...]:
 
 def _lacks_memory(error: UsageError) -> bool:
     """Whether the problem failed because ``meta`` tensors hold no values."""
-    return isinstance(error.__cause__, (RuntimeError, NotImplementedError)) and "meta" in str(error.__cause__).lower()
+    return (
+        isinstance(error.__cause__, (RuntimeError, NotImplementedError, TypeError))
+        and "meta" in str(error.__cause__).lower()
+    )
 
 
 def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:
