@@ -151,3 +151,9 @@ def test_who_falls_to_the_other_side_of_a_step_is_wrong(judge, tmp_path, referen
     cases = [case for case in judge.plan(task, protocol) if case.distribution in ("standard", "edges")]
     found = judge.check(candidate, task, protocol, cases=cases)
     assert len(cases) == 2 and found.verdict == verdict, found.message
+
+
+def test_plain_numbers_that_arguments_are_compared_with_stay(tmp_path):
+    problem = problem_of(tmp_path, "torch.where(x > low, x, -x)", "torch.randn(30, 40), 0.25", "x, low")
+    x, low = problem.inputs(1, "edges")
+    assert low == 0.25 and bool((x == 0.25).any()) and problem.inputs(1, "large_scale")[1] != 0.25

@@ -233,6 +233,29 @@ def test_a_number_that_is_made_of_an_argument_stays_beside_it(tmp_path, scale, k
     assert (own[1] == now[1]) is kept and torch.equal(own[0], now[0]) is kept
 
 
+@pytest.mark.parametrize(
+    ("takes", "forward", "value", "other"),
+    [
+        ("x, start", "return x * torch.arange(99.0)[start : start + len(x), None]", 0, 1),
+        ("x, cur_pos", "return x * torch.arange(99.0)[cur_pos]", 7, 6),
+        ("x, step", "return x / (1 - 0.9**step)", 1, 2),
+        ("x, step", "return x * 2", 1, None),
+        ("x, start", "return x.sum(start)", 0, None),
+        ("x, position", "return x * position", 20, None),
+        ("x, dim", "return x.cumsum(dim)", 0, None),
+    ],
+)
+def test_steps_so_far_are_others_where_the_file_takes_them(tmp_path, takes, forward, value, other):
+    inputs = f"return [torch.randn(8, 20), {value}]"
+    task = read(write(tmp_path, forward, inputs, takes=takes))
+    problem = task.build({}, "cpu")
+    assert problem.inputs(3)[1] == value and ("redrawn" in task.distributions) is (other is not None)
+    if other is not None:
+        assert problem.inputs(3, "redrawn")[1] == other
+    warned = any("the same in every draw" in finding.message for finding in task.findings)
+    assert warned is (other is None)
+
+
 @pytest.mark.parametrize("reads", ["p[0]", "p"])
 def test_rows_that_are_equal_stay_so_where_the_first_one_is_read_alone(tmp_path, reads):
     """A candidate that reads each row's own was rejected beside a file that reads the first."""

@@ -59,6 +59,7 @@ _ATTRIBUTES = (
     "kin",
     "padded",
     "alike",
+    "counters",
     "ordered",
     "edges",
     "twice",
@@ -92,10 +93,11 @@ class Safe:
     kin: frozenset[int] = frozenset()
     padded: frozenset[int] = frozenset()
     alike: frozenset[int] = frozenset()
+    counters: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All twelve for :class:`ModuleProblem` as well."""
+    """All thirteen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -136,7 +138,8 @@ def safe_distributions(surveys: Surveys) -> Safe:
     limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     same = _redraw(problem)
-    if problem.kept == problem.traits.frozen:
+    problem.counters = _counters(problem, made)
+    if problem.kept == problem.traits.frozen and not problem.counters:
         offered.remove("redrawn")
     if "sorted" in offered and not _reorders(problem):
         offered.remove("sorted")
@@ -158,8 +161,8 @@ def safe_distributions(surveys: Surveys) -> Safe:
     found = [name for name in offered if _defined(problem, name)]
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
-    if problem.traits.frozen and "redrawn" not in found:  # each argument alone was taken, and not all of them
-        problem.kept = problem.traits.frozen
+    if "redrawn" not in found:  # each argument alone was taken, and not all of them
+        problem.kept, problem.counters = problem.traits.frozen, frozenset()
         same = _unchanging(problem)
     return Safe(
         distributions=tuple(found),
@@ -292,6 +295,31 @@ def _redraw(problem: ModuleProblem) -> list[int]:
                 problem.alike |= group
     problem.kept = frozen - found
     return _unchanging(problem)
+
+
+_COUNTER = re.compile(r"(^|_)(step|start|pos|position|offset|shift|past|t|timestep|iter|iteration|idx|index)(_|s?$)")
+"""Names of plain integers that say how far something has come."""
+
+
+def _counters(problem: ModuleProblem, made: Survey) -> frozenset[int]:
+    """Plain integers that never vary, say how far something has come, by their name, and no size by their value: those
+    of which the file takes the next one, and gives other outputs then.
+    """
+    plain, other = problem.inputs(1), problem.inputs(2)
+    sizes = {size for one in plain if isinstance(one, torch.Tensor) for size in one.shape}
+    found, weights = set[int](), problem.weights(0)
+    for index, own in enumerate(plain):
+        named = type(own) is int and own == other[index] and bool(_COUNTER.search(made.arguments[index].name.lower()))
+        if not named or own < 0 or (own > 1 and (own in sizes or says_sizes(torch.tensor(own), plain))):
+            continue
+        problem.counters = frozenset((index,))
+        args = problem.inputs(1)
+        args[index] = problem.inputs(1, "redrawn")[index]
+        if agrees_on(problem, args, weights):
+            pairs = list(zip(problem.oracle(plain, weights), problem.oracle(args, weights), strict=True))
+            if all(a.shape == b.shape for a, b in pairs) and any(depends(a, b) for a, b in pairs):
+                found.add(index)
+    return frozenset(found)
 
 
 def _reads_first(problem: ModuleProblem, index: int, weights: Mapping[str, torch.Tensor]) -> bool:

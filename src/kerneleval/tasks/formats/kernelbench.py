@@ -148,7 +148,8 @@ def _findings(
     if safe.vary_weights == "never":
         text = "the weights are those that Model is made with in every case, for the file takes no others"
         found.append(Finding(check="reference", level="warn", message=text))
-    if same := [*safe.same, *_plain(surveys, case_dims)]:
+    counters = {surveys.at({}).arguments[index].name for index in safe.counters}
+    if same := [*safe.same, *(name for name in _plain(surveys, case_dims) if name not in counters)]:
         text = f"argument {same[0]} is the same in every draw: a candidate may ignore it"
         if len(same) > 1:
             text = f"arguments {', '.join(same)} are the same in every draw: a candidate may ignore them"

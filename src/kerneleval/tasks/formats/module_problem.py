@@ -147,6 +147,8 @@ class ModuleProblem:
     """Positions of arguments whose rows are all equal, and of which it reads the first row alone."""
     ordered: frozenset[int] = frozenset()
     """Positions of arguments whose rows are in order, where they are long enough to tell."""
+    counters: frozenset[int] = frozenset()
+    """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 
@@ -255,7 +257,8 @@ class ModuleProblem:
             keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
             if free & self.kin:
                 others |= moved_together({i: owns[i] for i in sorted(self.kin)}, generator)
-            args = [others.get(index, arg) for index, arg in enumerate(args)]
+            moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
+            args = [(others | moved).get(index, arg) for index, arg in enumerate(args)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen - self.kin):
             if index in traits.rigid and not are_flags(args[index]):
@@ -286,9 +289,10 @@ class ModuleProblem:
         free = self._of_both_signs(args) if self.sided and distribution == "negative" else []
         sided = free[next(ends) % len(free)] if free else -1
         for index, value in enumerate(args):
-            if index in self.kin | self.related:
+            plain = not isinstance(value, torch.Tensor)
+            if index in self.kin | self.related or (plain and distribution == "edges"):  # it may be a threshold
                 continue
-            if not isinstance(value, torch.Tensor):
+            if plain:
                 # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
                 factor = 0.8 + 0.15 * int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
                 args[index] = tree_map_only(float, factor.__mul__, value)
