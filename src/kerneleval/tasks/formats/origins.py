@@ -319,8 +319,8 @@ class EdgeTracer(TorchDispatchMode):
             return
         if name == "histc":
             bins, low, high = list(args[1:4]) + [100, 0, 0][len(args) - 1 :]
-            width = (high - low) / bins
-            binned = _moved(paths, 1 / width, -low / width) if width else ()
+            width, whole = (high - low) / bins, all(_rounded(end, torch.float32) == end for end in (low, high))
+            binned = _moved(paths, 1 / width, -low / width) if width and whole else ()
             for path in binned:
                 self._meet(path, *range(bins + 1))
         elif isinstance(other, torch.Tensor):
@@ -355,7 +355,10 @@ class EdgeTracer(TorchDispatchMode):
             ends = [(path.scale * float(end) + path.shift) / abs(steps) for end in own.aminmax()]
             low, high = math.floor(min(ends)), math.ceil(max(ends))
             counts = torch.arange(low, high + 1, max(1, (high - low) // _MOST_STEPS), dtype=torch.float64)
-            places = (counts + 0.5 * (steps < 0)) * abs(steps)
+            counts += 0.5 * (steps < 0)
+            places = counts * abs(steps)
+            exact = _rounded(places * _rounded(1 / abs(steps), dtype), dtype) == counts
+            places = places[exact & (_rounded(abs(steps), dtype) == abs(steps))]
         if path.folded:
             places = torch.cat([places, -places])
         elements = (places - path.shift) / path.scale
@@ -399,15 +402,20 @@ def _are_exact(path: _Path, elements: torch.Tensor, places: torch.Tensor, dtype:
     """Which elements become their numbers in this type, whichever way the path is written: by products or quotients, in
     one rounding or in several.
     """
-
-    def rounded(value: torch.Tensor | float) -> torch.Tensor:
-        return torch.as_tensor(value, dtype=torch.float64).to(dtype).double()
-
-    scaled, scale, inverse = places - path.shift, rounded(path.scale), rounded(1 / path.scale)
+    scaled, scale, inverse = places - path.shift, _rounded(path.scale, dtype), _rounded(1 / path.scale, dtype)
     exact = elements.isfinite()
     for number in (elements, places, scaled):
-        exact = exact & (rounded(number) == number)
+        exact = exact & (_rounded(number, dtype) == number)
+    forms = [(elements, scaled)]
     if path.shift:
-        whole = bool(scale == path.scale) and bool(rounded(path.shift) == path.shift)
+        whole = bool(scale == path.scale) and bool(_rounded(path.shift, dtype) == path.shift)
         exact = exact & (elements * scale == scaled) & whole
-    return exact & (rounded(elements * scale) == scaled) & (rounded(elements / inverse) == scaled)
+        forms.append((_rounded(elements + path.shift / path.scale, dtype), places))
+    for made, wanted in forms:
+        exact = exact & (_rounded(made * scale, dtype) == wanted) & (_rounded(made / inverse, dtype) == wanted)
+    return exact
+
+
+def _rounded(value: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:
+    """What a type leaves of fp64 numbers."""
+    return torch.as_tensor(value, dtype=torch.float64).to(dtype).double()
