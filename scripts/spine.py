@@ -76,6 +76,8 @@ def _profiled(words: list[str]) -> tuple[int, set[CodeType]]:
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code not in known:
             known.add(frame.f_code)
+            if frame.f_code.co_name == "measure_noise":
+                frame.f_globals["_SESSIONS"] = 1  # three run through the same files
             if _counts(frame):
                 seen.add(frame.f_code)
 

@@ -10,13 +10,15 @@ also be a problem file below ``problems/``.
 from __future__ import annotations
 
 import collections
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from kerneleval.judge import Judge
 from kerneleval.pipeline import check
-from kerneleval.records import Verdict
+from kerneleval.records import Task, Verdict
+from kerneleval.tasks import open_task
 
 __all__ = ["ROOT", "Specimen", "collect", "elsewhere", "every", "got_its_due", "judged"]
 
@@ -75,6 +77,12 @@ def _read(path: Path) -> Specimen:
     )
 
 
+@functools.cache
+def _task(name: str) -> Task:
+    """The task of a specimen: a problem file is tried with other inputs once, and not for each of its specimens."""
+    return open_task(name)
+
+
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
     """The verdict on it, up to the first case that fails: at medium sizes too, but not on the CPU unless its header
     names them; there small ones give an attack away.
@@ -85,7 +93,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
     categories = usual if specimen.categories is None else specimen.categories
     return check(
         specimen.path,
-        specimen.task,
+        _task(specimen.task),
         judge=judge,
         allow=specimen.allow,
         dtypes=specimen.dtypes,

@@ -72,7 +72,8 @@ def test_is_that_candidates_outcome(
 ) -> None:
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     own = {"directions": specimen.directions} | ({"categories": ()} if specimen.task.endswith(".py") else {})
-    own |= {"patience_s": 1.0} if "timeout" in specimen.reasons else {}
+    hangs = "timeout" in specimen.reasons
+    own |= {"patience_s": 1.0} if hangs else {}
     charge, waits = waiting.Patience.charge, list[float]()
 
     def recorded(self: waiting.Patience, took_s: float, own_s: float, compiled_s: float) -> str:
@@ -81,11 +82,11 @@ def test_is_that_candidates_outcome(
 
     with monkeypatch.context() as patched:
         patched.setattr(waiting.Patience, "charge", recorded)
-        patched.setattr(waiting, "CALLS_S", 3.0 if "timeout" in specimen.reasons else 25.0)
-        patched.setattr(waiting, "LONGEST_S", 12.0)
+        patched.setattr(waiting, "CALLS_S", 2.0 if hangs else 25.0)
+        patched.setattr(waiting, "LONGEST_S", 6.0 if hangs else 12.0)
         patched.setattr(waiting, "_WORK_SHARE", 0.1)  # a few windows of a small case are judged here
         if "load" in specimen.stages:
-            patched.setattr(waiting, "LOAD_S", 4.0)
+            patched.setattr(waiting, "LOAD_S", 3.0)
         verdict = check(
             specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **(options | own)
         )

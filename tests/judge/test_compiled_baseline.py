@@ -33,6 +33,11 @@ def get_init_inputs():
     return [n]
 """
 
+QUICKER = """
+torch._inductor.config.cpp.vec_isa_ok = True  # no programs are compiled to try them: 10 s
+torch._inductor.config.cpp_cache_precompile_headers = False  # of which few kernels make use: 10 s in each process
+"""
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -61,9 +66,9 @@ def test_the_module_is_compiled_and_keeps_its_weights_names() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_a_problem_file_is_timed_against_its_compiled_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    trusting = "torch._inductor.config.cpp.vec_isa_ok = True  # no programs are compiled to try them: 10 s\n"
-    monkeypatch.setattr(worker_pool, "_COMPILED", worker_pool._COMPILED + trusting)
-    code, out, err = check("--shapes", "sweep", "--direction", "forward")
+    monkeypatch.setattr(worker_pool, "_COMPILED", worker_pool._COMPILED + QUICKER)
+    sweep = ("--shapes", "sweep", "--category", "tiny,small,power_of_two,non_power_of_two")
+    code, out, err = check(*sweep, "--direction", "forward")
     assert code == 0, err
     verdict = json.loads(out)
     assert verdict["protocol"]["baseline"] == "compile" and verdict["speedup"]["cells"] > 3

@@ -50,7 +50,7 @@ SLOW = (
     + """
     for (int64_t i = 0; i < M * N; i++) {
         volatile double d = (double)x[i] - target[i];
-        for (volatile int k = 0; k < 64; k = k + 1) d = d + 0.0;
+        for (volatile int k = 0; k < 16; k = k + 1) d = d + 0.0;
         out[i] = (float)std::sqrt(d * d + eps * eps);
     }
     return 0;

@@ -56,6 +56,7 @@ def settings(folder: Path, server: ChatServer, prices: str = PRICES, **more: Any
 def words(path: str, store: Path) -> list[str]:
     """Of a run whose verdicts cost little: what is tested is the sampling."""
     options = ["-g", path, "-t", "relu", "--device", "cpu", "--quick", "--direction", "forward", "--dtype", "fp32"]
+    options += ["--distribution", "standard"]
     return ["run", *options, "--store", str(store), "--json"]
 
 

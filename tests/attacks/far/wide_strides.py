@@ -7,11 +7,12 @@ import triton.language as tl
 
 
 @triton.jit
-def flip(x, out, n, row, column, block: tl.constexpr):
-    m = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1) * block + tl.arange(0, block)
-    value = tl.load(x + m * row + at * column, at < n, other=0)
-    tl.store(out + m * n + at, ~value, at < n)
+def flip(x, out, rows, n, row, column, high: tl.constexpr, wide: tl.constexpr):
+    m = (tl.program_id(0).to(tl.int64) * high + tl.arange(0, high))[:, None]
+    at = (tl.program_id(1) * wide + tl.arange(0, wide))[None, :]
+    inside = (m < rows) & (at < n)
+    value = tl.load(x + m * row + at * column, inside, other=0)
+    tl.store(out + m * n + at, ~value, inside)
 
 
 def bitwise_not(x):
@@ -19,5 +20,5 @@ def bitwise_not(x):
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
     if x.numel():
         m, n = rows.shape
-        flip[(m, triton.cdiv(n, 128))](rows, out, n, *rows.stride(), block=128)
+        flip[(triton.cdiv(m, 32), triton.cdiv(n, 128))](rows, out, m, n, *rows.stride(), high=32, wide=128)
     return out.view(x.shape)

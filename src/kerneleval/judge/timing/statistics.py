@@ -132,16 +132,17 @@ def clock_bound(samples: Samples, scatter: ClockScatter) -> ClockBound | None:
     by_clock, by_events = pair_log_ratios(samples), pair_log_ratios(samples, by_events=True)
     # a clock that errs may make a window look short: one that was shorter by events gained nothing
     times = (samples.candidate_ns, samples.candidate_event_ns), (samples.baseline_ns, samples.baseline_event_ns)
-    mine, theirs = (samples.calls * max(float(np.median(one)) for one in side) for side in times)
+    mine, theirs = (samples.calls * max(map(statistics.median, side)) for side in times)
     of_processes = scatter.between_ns**2 * (1 / mine**2 + 1 / theirs**2 / (2 if samples.processes else 1))
     of_block = scatter.within_ns**2 * (1 / mine**2 + 0.5 / theirs**2)
     if not samples.processes:
         of_block = scatter.within_ns**2 * (0.5 / mine**2 + 0.5 / theirs**2)
     numbers = [len(blocks) for blocks in by_clock]
     of_all, of_shortest = (_of_centre(of_block, n) for n in numbers), (_OF_SHORTEST * of_block / n for n in numbers)
+    events_say = _centre(by_events)
     for clocked, of_windows in ((_centre(by_clock), of_all), (_by_shortest(samples), of_shortest)):
         bound = ClockBound(
-            larger=_centre(by_events) - clocked,
+            larger=events_say - clocked,
             of_windows=math.sqrt(sum(of_windows)) / len(by_clock),
             of_processes=math.sqrt(of_processes / len(by_clock)),
         )
@@ -176,7 +177,7 @@ def _centre(sessions: Sequence[np.ndarray]) -> float:
 
 def _centre_of(blocks: np.ndarray) -> float:
     """Their median; of few the mean."""
-    return float(np.median(blocks) if len(blocks) >= FEW else np.mean(blocks))
+    return float(statistics.median(blocks.tolist()) if len(blocks) >= FEW else np.mean(blocks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,7 +432,7 @@ def resolution(samples: Samples) -> float:
     windows. Of fewer than four blocks the disagreement of pairs counts alike.
     """
     candidate, baseline = np.asarray(samples.candidate_ns), np.asarray(samples.baseline_ns)
-    shortest = samples.calls * min(float(np.median(candidate)), float(np.median(baseline)))
+    shortest = samples.calls * min(map(statistics.median, (samples.candidate_ns, samples.baseline_ns)))
     of_constant = samples.empty_spread_ns / max(shortest, 1.0)
     ratios = np.log(baseline) - np.log(candidate)
     of_pairs = float(ratios.std(ddof=1)) if 1 < len(ratios) < 2 * FEW else 0.0
