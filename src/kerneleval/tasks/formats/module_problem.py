@@ -6,6 +6,7 @@ was built, so running statistics, counters and kept hidden states never leak fro
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import functools
@@ -607,7 +608,7 @@ class ModuleProblem:
         with self.file.running("Model.forward" + (" in fp64" if double else "")), torch.no_grad():
             fresh = model
             if model is self._model:
-                fresh = self._build(0) if _holds_functions(model) else copy.deepcopy(model)
+                fresh = self._build(0) if _holds_functions(model) else _copied(model)
             if double:
                 fresh = fresh.double()
                 for part in fresh.modules():
@@ -655,6 +656,15 @@ def _hides(text: str) -> bool:
     """Whether a file has a negative number that hides scores, or names the end of float16."""
     numbers = (float(found.replace("_", "")) for found in _NEGATIVE.findall(text))
     return any(_HIDING[0] <= number <= _HIDING[1] for number in numbers) or bool(_HALF_END.search(text))
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    """A deep copy. Each module has a dozen dicts of hooks, nearly all empty: :mod:`copy` is told what those become,
+    which halves its time.
+    """
+    own = (value for module in model.modules() for value in vars(module).values())
+    empty: dict[int, Any] = {id(d): type(d)() for d in own if type(d) in (dict, collections.OrderedDict) and not d}
+    return copy.deepcopy(model, empty)
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
