@@ -22,8 +22,9 @@ GONE_S = 30.0
 
 
 def _alone(specimen: Specimen) -> list[pytest.MarkDecorator]:
-    """Which take everything: those that only keep the judge waiting do not disturb other tests."""
-    return [] if specimen.reasons == ("timeout",) else [pytest.mark.serial]
+    """Which take everything: those that only keep the judge waiting, or die, do not disturb other tests."""
+    quiet = specimen.kind in ("hang", "crash") or specimen.reasons == ("timeout",)
+    return [] if quiet else [pytest.mark.serial]
 
 
 @pytest.fixture(scope="module")
