@@ -57,7 +57,7 @@ def numbers(problem: ModuleProblem, index: int = 0) -> list[float]:
         ("x.round()", {0.5, -0.5, 2.5}),
         ("(x / 0.25).round() * 2", {0.125, 0.625}),
         ("torch.floor(x * 10)", {0.5, -1.0, 2.5}),
-        ("x % 1.5", {1.5, -3.0}),
+        ("x % 0.5", {0.5, -3.0}),
         ("(x * 4).to(torch.int32) * 1.5", {0.25, -0.5}),
         ("torch.histc(x, 16, -2, 2)", {-2.0, 2.0, 0.25}),
         ("torch.bucketize(x, torch.tensor([-0.5, 1.0])) * x", {-0.5, 1.0}),
@@ -80,6 +80,8 @@ def test_numbers_at_steps_are_drawn(tmp_path, forward, some):
         "torch.where(x * 0.3 + 0.1 > 0.5, x, -x)",
         "(x / x.abs().amax()).round()",
         "x % 0.1",  # 0.5 is five times 0.1 in fp64, and a little less in fp32
+        "x % 1.5",  # a product with the inverse of 1.5 may fall short of 5 at 7.5
+        "(x / 3).floor()",
         "torch.histc(x, 10, 0.1, 0.9)",
         "x.relu()",
     ],
@@ -108,6 +110,20 @@ def test_arguments_meet_what_they_are_compared_with(tmp_path):
     third = problem_of(tmp_path, "torch.bucketize(x, self.limits) * x")
     (x,), weights = third.inputs(2, "edges"), third.weights(7, "edges")
     assert all(bool((x == limit).any()) for limit in weights["limits"])
+
+
+def test_numbers_of_one_sign_stay_within_those_that_are_drawn(tmp_path):
+    problem = problem_of(tmp_path, "torch.arange(4.0)[(x * 4).long()]", "torch.rand(20, 20)")
+    assert {0.25, 0.5, 0.75} <= set(numbers(problem)) and 0 < min(numbers(problem)) < max(numbers(problem)) < 1
+
+
+def test_what_is_computed_of_an_argument_is_no_number_of_the_file(tmp_path):
+    assert "edges" not in read(written(tmp_path, "torch.where(x > x.mean(), x, -x)")).distributions
+
+
+def test_chains_of_changes_in_place_are_followed_to_the_end(tmp_path):
+    forward = "[y := x.clone(), [y.mul_(2).add_(1).mul_(0.5).sub_(0.5) for _ in range(30)], y > 0.5][-1] * x"
+    assert 0.5 in numbers(problem_of(tmp_path, forward))
 
 
 def test_zeros_have_no_neighbours(tmp_path):

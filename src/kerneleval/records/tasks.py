@@ -205,8 +205,8 @@ Values = Literal[
 """Standard values: N(0, 1), |N(0, 1)| + 0.1, the same with exact zeros in ``outlier`` and ``zeros`` data (forward, or
 where it has no gradient), U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which an eighth is NaN, an eighth infinite and a
 sixteenth near the end of the range, integers in [low, high), integers over the whole range of their type, fair coin,
-1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance), what makes I + a a regular matrix, or one of which a column is
-nearly another one, U(-1, 1) and columns next to nothing, U(-1, 1) and skew-symmetric matrices of a norm of 8 to 16,
+1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance), what makes I + a a regular matrix, or one of which two columns
+are nearly a third, U(-1, 1) and columns next to nothing, U(-1, 1) and skew-symmetric matrices of a norm of 8 to 16,
 what makes I + a a multiple of a matrix near I, or diag(1, 2, ...) + a a matrix whose eigenvalues are about 1, 2, ...,
 U(-1, 1) and matrices with large elements beside the diagonal, where I + a is a triangle or positive definite (all in
 ``judge/windows/matrices.py``), and ``positive`` ones of which some rows are

@@ -161,7 +161,8 @@ class ReferenceCall:
         if size > 0 and _has_ties(specs, self.args):
             return self.converted(widened) if wide else self
 
-        held = problem.held(self.args, self.weights) if problem is not None else {}
+        at_steps = problem is not None and self.case.distribution == "edges"
+        held = problem.held(self.args, self.weights) if problem is not None and at_steps else {}
 
         def each(tensor: torch.Tensor, place: int) -> torch.Tensor:
             if problem is not None:

@@ -223,6 +223,10 @@ _MATRICES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = 
     "half_linked": functools.partial(linked, link=HALF_LINK),
 }
 _CENTRED = ("symmetric", *_MATRICES)
+_FORWARD_ALONE: dict[str, Any] = {"nonnegative": "positive", "faint": "symmetric"}
+"""What differentiable arguments are backward: gradients of roots and logarithms are infinite at 0, and those of faint
+singular values hang on their vectors, which algorithms as good as one another find with other errors.
+"""
 _STRUCTURED = ("normal", "positive", "nonnegative", "uniform", "rates", *_CENTRED)
 _RATES = (16.0, 2000.0)
 """Factors of rows of large rates: from where rounded normal numbers are nearly right on. exp(-rate) is 0 in fp32 beyond
@@ -258,8 +262,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
         else:
             fewer = case.direction == "backward" and spec.large_half_backward
             given = replace(given, large_half=spec.large_half_backward) if fewer else given
-            if case.direction == "backward" and spec.differentiable and spec.values == "nonnegative":
-                given = replace(given, values="positive")  # gradients of roots and logarithms are infinite at 0
+            if case.direction == "backward" and spec.differentiable and spec.values in _FORWARD_ALONE:
+                given = replace(given, values=_FORWARD_ALONE[spec.values])
             tensor = _repeated(given, case.distribution, case.layout, generator)
             if (case.direction, case.distribution) == ("backward", "common") and spec.slow[0] < 1:
                 tensor.mul_(spec.slow[0])  # rates beside large steps: decays by differences of sums lose digits else
@@ -727,9 +731,8 @@ def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str
             one_in = _BORDER_HALF if value.dtype == torch.float16 else _BORDER
             kind = torch.randint(one_in * len(given), value.shape, generator=generator, device=value.device)
             value.copy_(torch.where(kind < len(given), given[kind.clamp(max=len(given) - 1)], value))
-            if spec.values == "normal" and value.numel() >= len(
-                beyond := (min(spec.borders) - 1, max(spec.borders) + 1)
-            ):
+            beyond = (min(spec.borders) - 1, max(spec.borders) + 1)
+            if spec.values == "normal" and value.numel() >= len(beyond):
                 places = torch.randperm(value.numel(), generator=generator, device=value.device)[: len(beyond)]
                 value.view(-1)[places] = value.new_tensor(beyond)
 

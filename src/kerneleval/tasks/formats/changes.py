@@ -211,10 +211,10 @@ def with_edges(tensor: torch.Tensor, numbers: torch.Tensor, beside: bool, genera
     return torch.where(_some(tensor, generator), chosen, tensor)
 
 
-def at_edges(tensor: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Where the tensor has one of these numbers, or one next to it."""
+def at_edges(tensor: torch.Tensor, numbers: torch.Tensor, beside: bool) -> torch.Tensor:
+    """Where the tensor has one of these numbers, or, if asked, one next to it."""
     own = numbers.to(tensor)
-    if tensor.dtype in (torch.float32, torch.float64):
+    if beside and tensor.dtype in (torch.float32, torch.float64):
         own = torch.cat([own, *(torch.nextafter(own, torch.full_like(own, end)) for end in (-math.inf, math.inf))])
     return torch.isin(tensor, own)
 

@@ -308,9 +308,12 @@ def _counters(problem: ModuleProblem, made: Survey) -> frozenset[int]:
     plain, other = problem.inputs(1), problem.inputs(2)
     sizes = {size for one in plain if isinstance(one, torch.Tensor) for size in one.shape}
     found, weights = set[int](), problem.weights(0)
+    picks = bool(_PICKS & {name.rstrip("_") for name in made.operators})
     for index, own in enumerate(plain):
         named = type(own) is int and own == other[index] and bool(_COUNTER.search(made.arguments[index].name.lower()))
         if not named or own < 0 or (own > 1 and (own in sizes or says_sizes(torch.tensor(own), plain))):
+            continue
+        if own <= 1 and picks:  # the next one may be beyond a table
             continue
         problem.counters = frozenset((index,))
         args = problem.inputs(1)
@@ -323,7 +326,7 @@ def _counters(problem: ModuleProblem, made: Survey) -> frozenset[int]:
 
 
 def _reads_first(problem: ModuleProblem, index: int, weights: Mapping[str, torch.Tensor]) -> bool:
-    """Whether the file gives equal rows in an argument and reads the first one alone: a candidate may read any."""
+    """Whether the file gives equal rows in an argument and reads the first one alone: a candidate may read any row."""
     args = problem.inputs(1)
     if not has_equal_rows(args[index]):
         return False

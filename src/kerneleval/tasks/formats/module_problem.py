@@ -138,6 +138,11 @@ _SIZED = (
 """Why a file is refused."""
 
 
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What two names of one tensor, such as tied weights, have in common."""
+    return (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+
+
 class ModuleProblem:
     """A problem at given sizes on one device (``cpu``, ``cuda`` ...); integers of the file that ``dims`` leaves out
     stay as written. Raises UsageError: the file, its Model or its get_init_inputs() raises at these sizes; names the
@@ -335,14 +340,14 @@ class ModuleProblem:
         kernel sees the same numbers there, so none may fall to the other side.
         """
         found: dict[int, torch.Tensor] = {}
-        for index, (numbers, _) in self.edges.numbers.items():
+        for index, (numbers, beside) in self.edges.numbers.items():
             if is_float(args[index]):
-                found[id(args[index])] = at_edges(args[index], numbers)
+                found[id(args[index])] = at_edges(args[index], numbers, beside)
         for index, other in self.edges.ties.items():
             own, theirs = args[index], args[other] if isinstance(other, int) else weights[other]
             if is_float(own) and is_float(theirs) and bool((tied := are_tied(own, theirs)).any()):
                 found[id(own)] = tied | found.get(id(own), torch.zeros_like(tied))
-                found[id(theirs)] = torch.ones_like(theirs, dtype=torch.bool)
+                found[id(theirs)] = tied if tied.shape == theirs.shape else torch.ones_like(theirs, dtype=torch.bool)
         return found
 
     def of_one_sign(self, seed: int) -> Iterator[list[Any]]:
@@ -434,8 +439,10 @@ class ModuleProblem:
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "weights"))
         done: dict[tuple[Any, ...], torch.Tensor] = {}
         changed = {}
+        compared = set(self.edges.ties.values()) if distribution == "edges" else set()
+        kept = {_place(tensor) for name, tensor in state.items() if name in compared}
         for name, tensor in state.items():
-            key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+            key = _place(tensor)
             if key not in done:  # tied weights are one tensor under two names
                 done[key] = change_weight(name, tensor, name in self.parameters, generator)
                 if self.vary_weights == "inwards":
@@ -443,8 +450,7 @@ class ModuleProblem:
                 done[key] = doubled(done[key], self.twice.get(name))
                 if distribution == "trained" and name in self.parameters:
                     done[key] = as_trained(tensor, done[key], generator)
-            kept = distribution == "edges" and name in self.edges.ties.values()
-            changed[name] = (tensor if kept else done[key]).clone(memory_format=torch.contiguous_format)
+            changed[name] = (tensor if key in kept else done[key]).clone(memory_format=torch.contiguous_format)
         return self._finished(changed, distribution)
 
     def _finished(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:

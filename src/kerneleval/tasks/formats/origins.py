@@ -205,8 +205,7 @@ class _Path(NamedTuple):
 
 _PASSES = _COPIES | frozenset(
     ("copy", "relu", "clamp", "clamp_min", "clamp_max", "hardtanh", "where", "masked_fill", "maximum", "minimum",
-     "constant_pad_nd", "lift_fresh", "detach", "dropout", "native_dropout", "threshold", "sort", "topk", "amax",
-     "amin")
+     "constant_pad_nd", "lift_fresh", "detach", "threshold", "sort", "topk", "amax", "amin")
 )  # fmt: skip
 """Operators of which each number is one that they are given, or a constant."""
 
@@ -214,11 +213,13 @@ _COMPARES = frozenset(("gt", "ge", "lt", "le", "eq", "ne"))
 _WHOLE_STEPS = frozenset(("floor", "ceil", "trunc", "frac", "_to_copy"))
 _MULTIPLES = frozenset(("remainder", "fmod", "floor_divide", "div"))
 
-_MOST_STEPS, _MOST_BOUNDARIES = 512, 1024
-"""Steps that are looked at in one comparison, and boundaries that are read."""
+_MOST_STEPS, _MOST_BOUNDARIES, _MOST_PATHS = 512, 1024, 64
+"""Steps that are looked at in one comparison, boundaries that are read, and paths that are followed."""
 
 _REACH = 3.0
-"""How far from 0 an edge may lie, in parts of the largest magnitude, where numbers have both signs."""
+"""How far from 0 an edge may lie, in parts of the largest magnitude, where numbers have both signs. Others stay within
+those that are drawn: they may be places in a table, or under a root.
+"""
 
 
 class EdgeTracer(TorchDispatchMode):
@@ -236,8 +237,13 @@ class EdgeTracer(TorchDispatchMode):
     ) -> None:
         TorchDispatchMode.__init__(self)
         self._args, self._inside = {i: a for i, a in enumerate(args) if is_float(a) and a.numel()}, inside
-        self._paths = {_memory(tensor): {_Path(index)} for index, tensor in self._args.items()}
-        self._paths |= {_memory(tensor): {_Path(name)} for name, tensor in weights.items()}
+        self._paths: dict[int, set[_Path]] = {}
+        for path, tensor in (
+            *((_Path(index), tensor) for index, tensor in self._args.items()),
+            *((_Path(name), tensor) for name, tensor in weights.items()),
+        ):
+            self._paths.setdefault(_memory(tensor), set()).add(path)
+        self._computed: set[int] = set()
         self._kept: list[torch.Tensor] = []
         self._met: dict[int, set[float]] = {}
         self._plain: dict[int, bool] = {}
@@ -253,11 +259,20 @@ class EdgeTracer(TorchDispatchMode):
         name = name if name.startswith("_") else name.rstrip("_")
         self._note(name, args, options)
         paths = self._followed(name, func.is_view, args, options)
-        for made in _dense(out) if paths else ():
-            self._kept.append(made)
-            if made.is_floating_point():
-                self._paths.setdefault(_memory(made), set()).update(paths)
+        given = {_memory(one) for one in _dense(args, options)}
+        if given & (self._paths.keys() | self._computed):
+            for made in _dense(out):
+                self._kept.append(made)
+                self._lead(made, paths if made.is_floating_point() else set())
         return out
+
+    def _lead(self, made: torch.Tensor, paths: set[_Path]) -> None:
+        """Note how a tensor's memory was made. What fills it replaces what was there; many ways are as good as none."""
+        place = _memory(made)
+        whole = made.numel() * made.itemsize == made.untyped_storage().nbytes()
+        found = paths if whole and not made._is_view() else paths | self._paths.get(place, set())
+        self._paths[place] = found if len(found) <= _MOST_PATHS else set()
+        self._computed.add(place)
 
     def found(self) -> Edges:
         """What was met, as numbers that the arguments can have."""
@@ -266,7 +281,7 @@ class EdgeTracer(TorchDispatchMode):
             own = self._args[index]
             low, high = (float(end) for end in own.aminmax())
             most = _REACH * max(-low, high)
-            low, high = (-most, most) if low < 0 < high else (low - (high - low) / 16, high + (high - low) / 16)
+            low, high = (-most, most) if low < 0 < high else (low, high)
             inside = sorted(number for number in met if low <= number <= high)
             if inside:
                 kept = torch.tensor(inside, dtype=own.dtype, device=own.device)
@@ -296,7 +311,7 @@ class EdgeTracer(TorchDispatchMode):
         match name:
             case "mul":
                 return _moved(first, float(other), 0.0)
-            case "div" if other:
+            case "div" if _is_power_of_two(other):
                 return _moved(first, 1.0 / other, 0.0)
             case "add" | "sub":
                 return _moved(first, 1.0, float(other * alpha) * (1 if name == "add" else -1))
@@ -320,7 +335,7 @@ class EdgeTracer(TorchDispatchMode):
         if name == "histc":
             bins, low, high = list(args[1:4]) + [100, 0, 0][len(args) - 1 :]
             width, whole = (high - low) / bins, all(_rounded(end, torch.float32) == end for end in (low, high))
-            binned = _moved(paths, 1 / width, -low / width) if width and whole else ()
+            binned = _moved(paths, 1 / width, -low / width) if _is_power_of_two(width) and whole else ()
             for path in binned:
                 self._meet(path, *range(bins + 1))
         elif isinstance(other, torch.Tensor):
@@ -335,10 +350,11 @@ class EdgeTracer(TorchDispatchMode):
     def _compare(self, path: _Path, other: torch.Tensor) -> None:
         """Note what an argument is compared with: another one, a weight, or numbers that nothing changes."""
         theirs = self._of(other)
-        same = next((one.source for one in theirs if one == _Path(one.source) and one.source != path.source), None)
+        alike = {one.source for one in theirs if one == _Path(one.source) and one.source != path.source}
+        same = min(alike, key=str, default=None)
         if same is not None and isinstance(path.source, int) and path._replace(folded=False) == _Path(path.source):
             self._ties.setdefault(path.source, same)
-        elif not theirs and other.is_floating_point() and other.numel() <= _MOST_BOUNDARIES:
+        elif _memory(other) not in self._computed and other.is_floating_point() and other.numel() <= _MOST_BOUNDARIES:
             self._meet(path, *other.flatten().tolist())
 
     def _meet(self, path: _Path, *numbers: float, steps: float = 0.0) -> None:
@@ -357,14 +373,12 @@ class EdgeTracer(TorchDispatchMode):
             counts = torch.arange(low, high + 1, max(1, (high - low) // _MOST_STEPS), dtype=torch.float64)
             counts += 0.5 * (steps < 0)
             places = counts * abs(steps)
-            exact = _rounded(places * _rounded(1 / abs(steps), dtype), dtype) == counts
-            places = places[exact & (_rounded(abs(steps), dtype) == abs(steps))]
         if path.folded:
             places = torch.cat([places, -places])
         elements = (places - path.shift) / path.scale
         exact = elements[_are_exact(path, elements, places, dtype)]
         self._met.setdefault(index, set()).update(exact.tolist())
-        plain = path.shift == 0 and math.frexp(abs(path.scale))[0] == 0.5
+        plain = path.shift == 0 and _is_power_of_two(path.scale)
         self._plain[index] = self._plain.get(index, True) and plain
 
 
@@ -383,9 +397,14 @@ def _steps_of(name: str, other: Any, options: Mapping[str, Any]) -> tuple[tuple[
         return (-limit, limit), 0.0
     if type(other) not in (int, float):
         return (), 0.0
-    if name in _MULTIPLES:
-        return (), abs(float(other)) if name != "div" or options.get("rounding_mode") else 0.0
+    if name in _MULTIPLES:  # beside multiples of other numbers, quotients are rounded in one way or another
+        steps = _is_power_of_two(other) and (name != "div" or options.get("rounding_mode"))
+        return (), abs(float(other)) if steps else 0.0
     return ((float(other),) if name in _COMPARES or name == "threshold" else ()), 0.0
+
+
+def _is_power_of_two(number: float) -> bool:
+    return math.frexp(abs(number))[0] == 0.5
 
 
 def _moved(paths: set[_Path], scale: float, shift: float) -> set[_Path]:

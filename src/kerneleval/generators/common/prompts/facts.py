@@ -59,6 +59,9 @@ _LAYOUTS = {
     "expanded": "stride 0 along some dim",
 }
 
+_NO_INTEGERS = ", in some rows a quarter or 256 times as large, next to 0, or NaN"
+"""What floating arguments with ``Arg.wide`` are beside integers."""
+
 _DISTRIBUTIONS = {
     "standard": "",
     "outlier": "a few elements 50 times as large as the others",
@@ -98,7 +101,8 @@ _VALUES = {
     "variance": "in [0.5, 1.5)",
     "rates": "above 0, in some rows up to 2000 (1024 in float16, 128 in bfloat16)",
     "off_eye": "such that I + a is a regular matrix, of which rows may have to change places",
-    "leaning": "such that I + a is near I, or one of its columns is nearly another one",
+    "leaning": "such that I + a is a regular matrix, of which rows may have to change places, or near I and two of its "
+    "columns nearly a third",
     "faint": "in (-1, 1), or half of the columns of a matrix 10000 times smaller",
     "skew": "small, or skew-symmetric with a norm of up to 16",
     "resized": "such that I + a is a matrix near I, or up to six times larger or smaller",
@@ -264,7 +268,8 @@ def _plain(name: str, value: Any, formula: str = "") -> str:
 
 def _values(named: Arg, at: TensorSpec) -> str:
     if named.values == "integers":
-        return f"integers from {named.low} to below {named.high}{named.wide_text}"
+        wide = _NO_INTEGERS if named.wide and "float" in at.dtype else named.wide_text
+        return f"integers from {named.low} to below {named.high}{wide}"
     text = _VALUES[named.values] + (", or 0" if named.idle and named.values == "variance" else "")
     if named.fan_in and named.values not in _MATRICES:
         return f"{text}, times ({' * '.join(named.fan_in.split())}) ** -0.5"

@@ -3,8 +3,9 @@
 Most work on ``m = I + a``, the elements of a in (-1 / N, 1 / N): no row and no column of a sums to 1, so that m is
 well-conditioned (and I + (a + a.T) / 2 positive definite), and pivoting has nothing to exchange. Other data than such
 would not be: it is left out. Triangles, and what is solved by them, may be linked: next to the diagonal, elements are
-larger than the others, and conditions below 40. Where PyTorch is good at any regular matrix (determinant, inverse,
-solutions, pseudoinverse), rows are exchanged, have either sign, and columns differ in length.
+larger than the others, and conditions below 40. Two columns of ``qr`` and ``pinv`` may nearly be a third. Where PyTorch
+is good at any regular matrix (determinant, inverse, solutions, pseudoinverse), rows are exchanged, have either sign,
+and columns differ in length.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SKEW = data("a", "B N N", fan_in="N N", values="skew")
 _ANY, _ANY_TALL = (data("a", shape, fan_in="N N", values="off_eye") for shape in ("B N N", "B height N"))
 _STABLE = 8.0
 """Of matrices with columns that nearly agree, stable algorithms are off by multiples of one another: elimination of
-columns in turn (Gram and Schmidt, modified) by four times as much as LAPACK. Unstable ones are by a thousand times."""
+columns in turn (Gram and Schmidt, modified) by four times as much as LAPACK, unstable ones by far more."""
 _HEIGHT: Any = {"derive": {"height": "N + M"}}
 _SOLUTION = (
     resampling("batch_resampling", {0: 0, 1: 0}, {0: 0}),

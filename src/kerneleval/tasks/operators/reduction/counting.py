@@ -92,7 +92,7 @@ TASKS = (
     ),
     reduced(
         "count_nonzero",
-        "out[m] = how many x[m, n] are not 0; NaN is not",
+        "out[m] = how many x[m, n] are not 0; NaN counts",
         along(torch.count_nonzero, -1),
         given=whole("x", "M N", -2, 3, wide=64),
         rows=("full",),
