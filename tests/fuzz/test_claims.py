@@ -50,7 +50,7 @@ def strict(value: Any) -> None:
 @example(True)
 @effort(120)
 def test_a_claimed_time_is_a_finite_number(value: Any) -> None:
-    claimed = protocol._claimed_ns(value)
+    claimed = protocol._claimed_number(value)
     assert type(claimed) is float
     assert math.isfinite(claimed)
     assert claimed >= 0
@@ -114,7 +114,7 @@ def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
 @example([1.7e308, 1.7e308], 1.0)
 @effort(60)
 def test_a_claimed_device_time_is_accepted_only_near_the_verified_one(claims: list[Any], verified: float) -> None:
-    claimed = tuple(protocol._claimed_ns(value) for value in claims)
+    claimed = tuple(protocol._claimed_number(value) for value in claims)
     samples = Samples(candidate_ns=(verified,) * len(claimed), candidate_event_ns=claimed)
     said = device_time(samples)
     assert len(said) < 1000

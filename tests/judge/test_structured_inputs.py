@@ -430,6 +430,11 @@ def pinv_by_normal_equations(a: Tensor) -> Tensor:
     return torch.linalg.solve(m.mT @ m, m.mT)
 
 
+def pinv_by_qr(a: Tensor) -> Tensor:
+    q, r = torch.linalg.qr(shifted(a))
+    return torch.linalg.solve_triangular(r, q.mT, upper=True)
+
+
 @pytest.mark.parametrize(
     ("name", "defective", "honest"),
     [
@@ -445,7 +450,7 @@ def pinv_by_normal_equations(a: Tensor) -> Tensor:
             lambda a, b: b[:, : a.shape[-1]] - a[:, : a.shape[-1]] @ b[:, : a.shape[-1]],
             lambda a, b: pinv_by_normal_equations(a) @ b,
         ),
-        ("pinv", lambda a: (shifted(torch.zeros_like(a)) - a).mT, pinv_by_normal_equations),
+        ("pinv", lambda a: (shifted(torch.zeros_like(a)) - a).mT, pinv_by_qr),
     ],
 )
 def test_a_kernel_for_matrices_near_the_identity_is_found(name: str, defective: Kernel, honest: Kernel) -> None:
