@@ -72,8 +72,8 @@ _KEPT_BY_GRAPHS = 4
 forward calls computed."""
 
 _LATE, _LATE_NS, _MOST_LATE = 10.0, 5e5, 4
-"""A window was held up whose cost is above the median by so many median distances and so many ns: one in four at
-most."""
+"""A window was held up if its cost is above the median by ten times the median distance from it, and by 0.5 ms. At most
+one in four counts as such."""
 
 _DEFER_SLACK_NS, _DEFER_SLACK = 200_000.0, 0.05
 """Collecting may take this many ns longer than the baseline's, or this part of the baseline's window if that is less,

@@ -71,7 +71,7 @@ _RECORDED_FARTHEST = (0.066, 0.035, 0.02, 0.02)
 """By duration class, how far sessions of equal recorded calls are apart (root mean square) and the most that was seen,
 log ratios: 696 cells of 28 operators, forward and backward, on one H200 (2026-11-26). A session's blocks agree within
 0.1 to 0.2 % all the while: each recording has a time of its own, of short calls with many kernels most. So the class is
-that of what one launch takes: a gradient of 31 us with many kernels was 2.5 % off itself twice (2026-11-29)."""
+that of what one kernel takes: a gradient of 31 us with many kernels was 2.5 % off itself twice (2026-11-29)."""
 
 _CALLED_FARTHEST = (0.5, 0.55, 0.55, 0.09)
 """The most that quick sessions of equal eager calls were apart on a GPU, where launching them takes most of the time
@@ -103,7 +103,7 @@ class NoiseFigures:
     """Of device times; empty: the device records no calls."""
 
     def of(self, duration_ns: float, kind: TimeKind) -> Noise:
-        """That of the class that a cell is in whose baseline takes so long: a call, or of recorded calls one launch."""
+        """That of the class that a cell is in whose baseline takes so long: a call, or of recorded calls one kernel."""
         classes = zip(self.device if kind == "device" else self.call, CLASSES_NS, strict=True)
         return next(one for one, top in classes if duration_ns < top)
 

@@ -13,10 +13,10 @@ import torch
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
 from kerneleval.tasks.formats.agreement import agrees, agrees_on, limit_changes, selects_among_equals
 from kerneleval.tasks.formats.changes import Vary
+from kerneleval.tasks.formats.edges import Edges
 from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
-from kerneleval.tasks.formats.origins import Edges
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.redrawn import different, has_equal_rows, says_sizes, with_equal_rows
 from kerneleval.tasks.formats.soundness import depends

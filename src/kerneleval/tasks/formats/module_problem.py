@@ -43,8 +43,9 @@ from kerneleval.tasks.formats.changes import (
     with_padding,
     with_ties,
 )
+from kerneleval.tasks.formats.edges import Edges, EdgeTracer
 from kerneleval.tasks.formats.memory import Slow
-from kerneleval.tasks.formats.origins import Edges, EdgeTracer, Origins
+from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import (
@@ -665,9 +666,7 @@ def _hides(text: str) -> bool:
 
 
 def _copied(model: torch.nn.Module) -> torch.nn.Module:
-    """A deep copy. Each module has a dozen dicts of hooks, nearly all empty: :mod:`copy` is told what those become,
-    which halves its time.
-    """
+    """A deep copy. Empty dicts, of which each module has a dozen for hooks, are made here: that halves the time."""
     own = (value for module in model.modules() for value in vars(module).values())
     empty: dict[int, Any] = {id(d): type(d)() for d in own if type(d) in (dict, collections.OrderedDict) and not d}
     return copy.deepcopy(model, empty)
