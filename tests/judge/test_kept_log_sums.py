@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import matches
-from kerneleval.judge.oracle.reference_call import ByKeptLogSums
+from kerneleval.judge.oracle.reference_call import ByKeptLogSums, ReferenceCall
 from kerneleval.judge.windows.inputs import draw
 from kerneleval.tasks import all_tasks, find
 
@@ -78,6 +79,34 @@ def test_softmax_by_the_logarithm_of_the_sum(dtype: str) -> None:
             args, _ = drawn(task, case, seed)
             weights = torch.exp(args[0].float() - kept(args[0], how)).to(args[0].dtype)
             assert matches([weights], reference.expect(task, case, args)) == right, (distribution, how, seed)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+def test_weights_of_one_query_are_made_again(layout: str) -> None:
+    """As flash attention does. In the transposed layout both products of one query round otherwise: half failed."""
+    task, sizes = find("attention"), {"B": 2, "H": 5, "L": 1, "S": 16, "D": 112}
+    case = case_of("attention", sizes, dtype="float32", direction="backward", layout=layout)
+    for seed in range(4 * DRAWS):
+        args, grads = drawn(task, case, seed)
+        args[3] *= 1.4
+        call = ReferenceCall(task=task, case=case, args=args, grads=grads)
+        expectation = reference.expect(task, case, args, grads)
+        assert matches(recomputed(call.placed() if layout == "transposed" else call), expectation), seed
+        assert not matches(recomputed(call, 1 + 2**-16), expectation), seed
+
+
+def recomputed(call: ReferenceCall, factor: float = 1.0) -> list[torch.Tensor]:
+    """Gradients of attention, with weights times a factor."""
+    q, k, v, scale = call.args
+    assert call.grads is not None
+    steps = scale * math.log2(math.e)
+    first = q @ k.mT * steps
+    top = first.amax(-1, keepdim=True)
+    total = torch.exp2(first - top).sum(-1, keepdim=True)
+    inner = (torch.exp2(first - top) @ v / total * call.grads[0]).sum(-1, keepdim=True)
+    weights = torch.exp2(q @ (k * steps).mT - (top + total.log2())) * factor
+    scores = weights * (call.grads[0] @ v.mT - inner)
+    return [scores @ k * scale, scores.mT @ q * scale, weights.mT @ call.grads[0]]
 
 
 @pytest.mark.parametrize("options", [{}, {"reduction": "none"}, {"label_smoothing": 0.25}, {"ignore_index": 3}])

@@ -568,15 +568,16 @@ def _of_other_kernels(call: ReferenceCall) -> bool:
 
 
 def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
-    """Native outputs: of these and those of other layouts and formulas, element by element the one furthest from the
-    oracle.
+    """Native outputs: of these and those of other formulas, in the candidate's layout, element by element the one that
+    is furthest from the oracle.
     """
     there = call.there()
-    if _of_other_kernels(call):
-        other = there.placed().natively()
+    placed = there.placed() if _of_other_kernels(call) else there
+    if placed is not there:
+        other = placed.natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
-        other = replace(there, task=replace(call.task, reference=unfused)).natively()
+        other = replace(placed, task=replace(call.task, reference=unfused)).natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if call.problem is not None and call.case.distribution == "far_mean":
         for turn in range(_FAR_TURNS):
@@ -584,7 +585,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     for formula in call.other_formulas():
         with formula:
-            other = there.natively()
+            other = placed.natively()
         if not formula.met:
             if isinstance(formula, ByKeptLogSums):
                 continue
