@@ -28,6 +28,7 @@ from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import CANDIDATE, BaselineError, BaselineSide, Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import Noise, disturbed
 from kerneleval.judge.timing.timer import _check_by_oracle
+from kerneleval.judge.windows import protocol
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.protocol import CallMode, Runner, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed, baseline_candidate
@@ -114,7 +115,7 @@ class _Side:
         self.other, self.stopped, self.timed = None, False, []
 
     @contextlib.contextmanager
-    def still(self):
+    def aside(self):
         self.stopped = True
         try:
             yield
@@ -142,7 +143,7 @@ class _Restless(_Side):
     """... and cannot be stopped."""
 
     @contextlib.contextmanager
-    def still(self):
+    def aside(self):
         raise WorkerFailure("timeout", "stopping took too long")
         yield
 
@@ -153,9 +154,62 @@ def test_whose_fault_it_is_that_a_side_cannot_be_stopped_or_raises():
     with pytest.raises(WorkerFailure, match="stopping took"):
         pair_of(_Restless(), BaselineSide(_Side())).both(NOTHING, candidate_first=False)
     baseline = _Side()
-    with pytest.raises(WorkerError), BaselineSide(baseline).still():
+    with pytest.raises(WorkerError), BaselineSide(baseline).aside():
         raise WorkerError("ValueError", "the candidate's", unsupported=False, evidence={})
     assert not baseline.stopped
+
+
+class _Stopped:
+    """A worker that stands still, and a device that answers as is said: at once (0), or late, by so many ns."""
+
+    pauses = False
+
+    def __init__(self, *answers, at_rest_without_it=True, charged=""):
+        self.answers, self.at_rest_without_it, self.charged = iter(answers), at_rest_without_it, charged
+        self.alive = True
+
+    @contextlib.contextmanager
+    def paused(self, *, trusted=False):
+        yield
+
+    def answer_ns(self):
+        if not self.alive:
+            return 0 if self.at_rest_without_it else 10**7
+        return next(self.answers)
+
+    def charge(self, took_s, own_s, compiled_s):
+        return self.charged
+
+    def end(self, reason, message):
+        self.alive = False
+        return WorkerFailure(reason, message)
+
+
+def _beside(stopped, *, trusted=False):
+    runner = Runner(stopped, stopped, -1)
+    runner.trusted = trusted
+    with runner.aside():
+        return next(stopped.answers, None)
+
+
+def test_others_are_timed_once_the_device_has_done_what_a_worker_queued(monkeypatch):
+    late = 10**7
+    assert _beside(_Stopped(0, 0, late, 0, 0, 0, 0, "after the fourth in a row")) == "after the fourth in a row"
+    assert _beside(_Stopped("at once"), trusted=True) == "at once"
+    monkeypatch.setattr(protocol, "_BUSY_S", 0.0)
+    with pytest.raises(WorkerFailure, match="at rest when its processes were gone") as caught:
+        _beside(_Stopped(0, late))
+    assert caught.value.reason == "tampering"
+    with pytest.raises(InfrastructureError, match="other programs use it; let them end"):
+        _beside(_Stopped(late, at_rest_without_it=False))
+
+
+def test_a_worker_pays_for_what_it_queued(monkeypatch):
+    monkeypatch.setattr(protocol, "_WAITED_S", -1.0)
+    assert _beside(_Stopped(0, 0, 0, 0, "timed")) == "timed"
+    with pytest.raises(WorkerFailure, match="too long") as caught:
+        _beside(_Stopped(0, 0, 0, 0, charged="too long"))
+    assert caught.value.reason == "timeout"
 
 
 @pytest.mark.parametrize("candidate_first", [True, False])
@@ -300,7 +354,7 @@ class _Timed:
     def begin_preparing(self, layout):
         return lambda: None
 
-    def still(self):
+    def aside(self):
         return contextlib.nullcontext()
 
     def unchanged(self, held, timeout_s):

@@ -166,6 +166,11 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait for everything that this process queued, on every stream."""
 
+    def answer_ns(self) -> int:
+        """How long this process waits for the device to do next to nothing (judge side): longer while it is at work for
+        another process. 0 where that cannot be told.
+        """
+
     def delay(self) -> None:
         """Keep the current stream busy for a few milliseconds, so that what is queued meanwhile has to wait."""
 
@@ -230,6 +235,10 @@ class Uncounted:
 
     def reset_peak_memory(self) -> None:
         """Nothing."""
+
+    def answer_ns(self) -> int:
+        """0: it is not asked."""
+        return 0
 
     def delay(self) -> None:
         """Nothing: what is queued is done in order."""

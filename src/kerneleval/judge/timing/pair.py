@@ -226,11 +226,11 @@ class BaselineSide:
         return self._runner.launches
 
     @contextlib.contextmanager
-    def still(self) -> Iterator[None]:
-        """As :meth:`Runner.still`; what the block raises is not the baseline's."""
+    def aside(self) -> Iterator[None]:
+        """As :meth:`Runner.aside`; what the block raises is not the baseline's."""
         stack = contextlib.ExitStack()
         with _blamed_on_the_machine():
-            stack.enter_context(self._runner.still())
+            stack.enter_context(self._runner.aside())
         try:
             yield
         finally:
@@ -339,7 +339,7 @@ class Pair:
         return done
 
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
-        """A window of one side; all others stand still meanwhile: their threads could slow it down."""
+        """A window of one side; all others stand still meanwhile: what they do could slow it down."""
         usual: dict[str, Any] = {"check_mutation": False, "timed": True}
         gradient_alone = self.gradient_alone and runner is not self.candidate
         if gradient_alone or self.recorded:
@@ -347,7 +347,7 @@ class Pair:
         with contextlib.ExitStack() as stack:
             for other in self.sides:
                 if other is not runner:
-                    stack.enter_context(other.still())
+                    stack.enter_context(other.aside())
             return runner.window(buffer, limit=self._limit(runner), **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ import torch
 from kerneleval.devices import Arena, Device, typed_view
 from kerneleval.devices.cpu import own_threads
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
-from kerneleval.records import DTYPES, Failed
+from kerneleval.records import DTYPES, Failed, InfrastructureError
 from kerneleval.worker.bell import Go
 from kerneleval.worker.host import ANSWER_S, Worker, WorkerError
 from kerneleval.worker.waiting import TimeLimit
@@ -112,6 +112,16 @@ class CallMode:
 
 
 _ORDINARY = CallMode()
+
+_ANSWERS, _QUICK_NS = 4, 500_000
+"""Answers in a row by which a device is at rest, and how soon each comes (ns). One that is at work for another process
+turns to this one some ms later; at rest it takes 0.2 ms for the first answer and 0.04 for the next ones."""
+
+_BUSY_S, _GONE_S = 2.0, 0.2
+"""How long it may be at work for a worker that stands still; and how long the driver may take to end its work."""
+
+_WAITED_S = 0.01
+"""Shorter waits for the device are the judge's own time."""
 
 _SMALL_BYTES = 32 << 20
 """Inputs of less are revealed by one thread on a host, within a few ms."""
@@ -473,6 +483,36 @@ class Runner:
     def still(self) -> AbstractContextManager[None]:
         """The worker is paused in this block, on devices where that stops its work."""
         return self.worker.paused(trusted=self.trusted) if self.device.pauses else nullcontext()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """The worker is paused in this block, in which another one is timed, and the device has done what it queued.
+
+        Raises:
+            WorkerFailure: as :meth:`Worker.paused`; or the device is at work for it, on and on.
+            InfrastructureError: the device is at work for others.
+        """
+        with self.worker.paused(trusted=self.trusted):
+            if not (self.trusted or self.device.pauses):
+                self._finish()
+            yield
+
+    def _finish(self) -> None:
+        """Wait until the device answers at once, several times in a row: it turns to each process for a while."""
+        began, quick = time.monotonic(), 0
+        while quick < _ANSWERS:
+            quick = quick + 1 if self.device.answer_ns() < _QUICK_NS else 0
+            waited_s = time.monotonic() - began
+            if waited_s < _BUSY_S or quick:
+                continue
+            what = f"the device was at work for {_BUSY_S:g} s while the candidate stood still"
+            failure = self.worker.end("tampering", f"{what}, and at rest when its processes were gone")
+            time.sleep(_GONE_S)
+            if all(self.device.answer_ns() < _QUICK_NS for _ in range(_ANSWERS)):
+                raise failure
+            raise InfrastructureError(f"{what}, and when it was gone: other programs use it; let them end, then retry")
+        if waited_s > _WAITED_S and (no_more := self.worker.charge(waited_s, waited_s, 0.0)):
+            raise self.worker.end("timeout", no_more)
 
 
 def _take_calls(
