@@ -307,9 +307,12 @@ def _exchanged(tensor: torch.Tensor, slot: TensorSlot, part: float, generator: t
 _LARGE_BYTES = 1 << 30
 """Calls that take more bytes together get a window each."""
 
-_LEAST_ALONE, _MOST_ALONE, _ALONE_S = 16, 128, 10.0
-"""Weights of a module that change alone, secret ones where it has more. Those beyond the first number are tried only
-until this many seconds have passed."""
+_LEAST_ALONE, _MOST_ALONE = 16, 128
+"""Weights of a module that change alone for certain, and at most: secret ones where it has more."""
+
+_ALONE_S, _ALONE_AT_MOST_S = 10.0, 40.0
+"""Those beyond the first number are tried until the judge has computed for so long, or so much time has passed. On a
+busy machine 48 weights were not done within 10 s, and one that a candidate ignored was left out."""
 
 _SMALL_WEIGHTS_BYTES = 256 << 20
 """Of module problems whose weights take no more bytes, two modules live at one time."""
@@ -436,9 +439,10 @@ class OtherWeights:
         if ordinary:
             known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
             steps.append(moved({name: w for name, w in known.items() if name in problem.parameters}, new_secret()))
-        same, until = new_secret(), time.monotonic() + _ALONE_S  # other weights: the same inputs give other outputs
+        same, started, own = new_secret(), time.monotonic(), time.thread_time()  # with other weights outputs differ
         for number, step in enumerate((*steps, *alone[_LEAST_ALONE:])):
-            if number >= len(steps) and time.monotonic() > until:
+            late = time.thread_time() > own + _ALONE_S or time.monotonic() > started + _ALONE_AT_MOST_S
+            if number >= len(steps) and late:
                 break
             bound.weights = bound.weights | step
             reveal_weights(self._calls.loaded, bound.weights, list(step))
