@@ -28,7 +28,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "side_stream",
         "missing_synchronisation",
     ),
-    "the baseline slowed down": ("slowed_baseline",),
     "lazy outputs, tensor subclasses": ("lazy_output",),
     "patched clocks and comparisons": ("patched_clock", "patched_comparison", "patched_autograd", "forged_device_time"),
     "rebound names, swapped code": ("rebound_names", "swapped_code"),

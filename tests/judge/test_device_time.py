@@ -278,7 +278,9 @@ def test_a_call_of_many_kernels_is_as_noisy_as_the_kernels_are_short() -> None:
     say 0.5 %.
     """
     long, short = Noise(spread=0.002, between=0.005), Noise(spread=0.002, between=0.02)
-    timing_of = Timer(Mock(), Mock(), NoiseFigures(call=(), device=(short, long, long, long)), None, Mock())._claims
+    timing_of = Timer(
+        Mock(), Mock(), NoiseFigures(call=(), device=(short, long, long, long)), None, Mock(), rests=True
+    )._claims
     case = Mock()
     times = {"candidate_ns": (31e3,) * 6, "baseline_ns": (31e3,) * 6}
     events = {"candidate_event_ns": (31e3,) * 6, "baseline_event_ns": (31e3,) * 6}

@@ -27,10 +27,10 @@ from kerneleval.judge.timing import pair as timed_pair
 from kerneleval.judge.timing.effort import HOST_TIERS, TIERS
 from kerneleval.judge.timing.pair import CANDIDATE, BaselineError, BaselineSide, Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import Noise, disturbed
-from kerneleval.judge.timing.timer import _check_by_oracle
+from kerneleval.judge.timing.timer import NoiseFigures, _check_by_oracle
 from kerneleval.judge.windows import protocol
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
-from kerneleval.judge.windows.protocol import CallMode, Runner, Window, output_views
+from kerneleval.judge.windows.protocol import CallMode, NotAtRestError, Runner, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed, baseline_candidate
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
@@ -115,7 +115,7 @@ class _Side:
         self.other, self.stopped, self.timed = None, False, []
 
     @contextlib.contextmanager
-    def aside(self):
+    def aside(self, *, rest):
         self.stopped = True
         try:
             yield
@@ -143,7 +143,7 @@ class _Restless(_Side):
     """... and cannot be stopped."""
 
     @contextlib.contextmanager
-    def aside(self):
+    def aside(self, *, rest):
         raise WorkerFailure("timeout", "stopping took too long")
         yield
 
@@ -154,7 +154,7 @@ def test_whose_fault_it_is_that_a_side_cannot_be_stopped_or_raises():
     with pytest.raises(WorkerFailure, match="stopping took"):
         pair_of(_Restless(), BaselineSide(_Side())).both(NOTHING, candidate_first=False)
     baseline = _Side()
-    with pytest.raises(WorkerError), BaselineSide(baseline).aside():
+    with pytest.raises(WorkerError), BaselineSide(baseline).aside(rest=True):
         raise WorkerError("ValueError", "the candidate's", unsupported=False, evidence={})
     assert not baseline.stopped
 
@@ -162,54 +162,75 @@ def test_whose_fault_it_is_that_a_side_cannot_be_stopped_or_raises():
 class _Stopped:
     """A worker that stands still, and a device that answers as is said: at once (0), or late, by so many ns."""
 
-    pauses = False
-
-    def __init__(self, *answers, at_rest_without_it=True, charged=""):
-        self.answers, self.at_rest_without_it, self.charged = iter(answers), at_rest_without_it, charged
-        self.alive = True
+    def __init__(self, *answers, pauses=False, quick_pauses=True):
+        self.answers, self.pauses, self.quick_pauses, self.paused_times = iter(answers), pauses, quick_pauses, 0
 
     @contextlib.contextmanager
     def paused(self, *, trusted=False):
+        self.paused_times += 1
         yield
 
+    def synchronize(self):
+        pass
+
     def answer_ns(self):
-        if not self.alive:
-            return 0 if self.at_rest_without_it else 10**7
         return next(self.answers)
 
-    def charge(self, took_s, own_s, compiled_s):
-        return self.charged
 
-    def end(self, reason, message):
-        self.alive = False
-        return WorkerFailure(reason, message)
-
-
-def _beside(stopped, *, trusted=False):
+def _beside(stopped, *, trusted=False, rest=True):
     runner = Runner(stopped, stopped, -1)
     runner.trusted = trusted
-    with runner.aside():
+    with runner.aside(rest=rest):
         return next(stopped.answers, None)
 
 
 def test_others_are_timed_once_the_device_has_done_what_a_worker_queued(monkeypatch):
-    late = 10**7
-    assert _beside(_Stopped(0, 0, late, 0, 0, 0, 0, "after the fourth in a row")) == "after the fourth in a row"
+    late, quick = 10**7, [0] * 6
+    assert _beside(_Stopped(0, 0, late, *quick, "after the sixth in a row")) == "after the sixth in a row"
     assert _beside(_Stopped("at once"), trusted=True) == "at once"
-    monkeypatch.setattr(protocol, "_BUSY_S", 0.0)
-    with pytest.raises(WorkerFailure, match="at rest when its processes were gone") as caught:
-        _beside(_Stopped(0, late))
-    assert caught.value.reason == "tampering"
-    with pytest.raises(InfrastructureError, match="other programs use it; let them end"):
-        _beside(_Stopped(late, at_rest_without_it=False))
+    assert _beside(_Stopped("at once"), rest=False) == "at once"
+    stopped = _Stopped("at once")
+    assert (_beside(stopped, rest=False), stopped.paused_times) == ("at once", 1)
+    for pauses in (True, False):
+        stopped = _Stopped(*quick, pauses=pauses, quick_pauses=False)
+        assert (_beside(stopped) is None, stopped.paused_times) == (pauses, int(pauses))
+    monkeypatch.setattr(protocol, "_PATIENCE_S", 0.0)
+    with pytest.raises(NotAtRestError, match="while the candidate and the judge were not"):
+        _beside(_Stopped(late, *quick))
 
 
-def test_a_worker_pays_for_what_it_queued(monkeypatch):
-    monkeypatch.setattr(protocol, "_WAITED_S", -1.0)
-    assert _beside(_Stopped(0, 0, 0, 0, "timed")) == "timed"
-    with pytest.raises(WorkerFailure, match="too long") as caught:
-        _beside(_Stopped(0, 0, 0, 0, charged="too long"))
-    assert caught.value.reason == "timeout"
+def test_a_cell_has_no_time_where_the_device_is_at_work_for_others(judge, monkeypatch, tmp_path):
+    path = tmp_path / "gelu.cpp"
+    path.write_text(GELU_CPP)
+    measure = clock.measure
+
+    def measured(*args, **options):
+        cell = args[2]
+        if math.prod(cell.call.outputs[0][0]) < 1000:
+            raise NotAtRestError("the device was at work")
+        return measure(*args, **options)
+
+    monkeypatch.setattr(clock, "measure", measured)
+    monkeypatch.setattr(timer, "floor", lambda *_: NoiseFigures(call=(Noise(spread=0.1, between=0.1),) * 4, device=()))
+    verdict = _timed(path, judge, "tiny", "medium")
+    assert verdict.verdict == "passed", verdict.message
+    timed = {cell.case.shape_category: cell.outcome.timing is not None for cell in verdict.cells}
+    assert timed == {"tiny": False, "medium": True}
+    assert [f.message[:30] for f in verdict.findings if f.check == "timing"] == ["1 right cells have no time: th"]
+
+
+def test_tampering_in_recorded_windows_is_told(monkeypatch):
+    monkeypatch.setattr(clock, "_sized", Mock(side_effect=WorkerFailure("tampering", "it went on")))
+    device, bounds = Mock(graphs=True), Mock(relative_rms=1e-6)
+    cell, effort = Mock(bounds=bounds, gradient_alone=False, recorded_pace_ns=0.0), TIERS["quick"]
+    cell.call.nbytes = 8
+    device.memory_budget_bytes.return_value = 1 << 20
+    with pytest.raises(WorkerFailure, match="it went on"):
+        clock._recorded(None, cell, effort, device, None, Mock(calls=4))
+    monkeypatch.setattr(clock, "_sized", Mock(side_effect=WorkerFailure("crash", "gone")))
+    assert clock._recorded(None, cell, effort, device, None, Mock(calls=4)).lost
+    monkeypatch.setattr(clock, "_sized", Mock(side_effect=NotAtRestError("at work")))
+    assert clock._recorded(None, cell, effort, device, None, Mock(calls=4)).why_not == "at work"
 
 
 @pytest.mark.parametrize("candidate_first", [True, False])
@@ -354,7 +375,7 @@ class _Timed:
     def begin_preparing(self, layout):
         return lambda: None
 
-    def aside(self):
+    def aside(self, *, rest):
         return contextlib.nullcontext()
 
     def unchanged(self, held, timeout_s):

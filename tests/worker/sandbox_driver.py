@@ -32,7 +32,7 @@ SECRET = "the-judge-keeps-this-9f3b1c"
 
 
 if "SANDBOX_TEST_PLATFORM" in os.environ:
-    processes._HAS_PROC = False
+    processes.HAS_PROC = False
 
 
 def _refuse(names: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import time
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -110,6 +111,11 @@ class Cuda(IpcGpu):
 
     def call_graph(self) -> CallGraph:
         return CallGraph(self._check)
+
+    def answer_ns(self) -> int:
+        began = time.perf_counter_ns()
+        self.warm_up()
+        return time.perf_counter_ns() - began
 
     def conditions(self) -> dict[str, Any]:
         """Clocks (MHz), temperatures (C), power (mW), energy (mJ since the driver was loaded), performance state,

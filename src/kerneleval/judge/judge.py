@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from kerneleval.judge.probes.void import void
 from kerneleval.judge.timing.timer import NoiseFigures, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
 from kerneleval.judge.windows.locks import judge_count, registered
+from kerneleval.judge.windows.protocol import at_rest
 from kerneleval.judge.windows.worker_pool import Baselines, BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
     DTYPES,
@@ -224,6 +225,7 @@ class Judge:
             replay=Replay(candidate, source, task_source, self.device.name, protocol, only, replay.store),
             machine=self.machine,
             fail_fast=fail_fast,
+            rests=at_rest(self.device),
             started_s=started_s,
             on_event=on_event,
         )
@@ -324,6 +326,7 @@ class Judge:
             noise,
             limits := self.limits(),
             self._better_limits,
+            rests=job.rests,
         )
 
         def on_cell(done: int, total: int, case: Case) -> None:
@@ -336,6 +339,7 @@ class Judge:
 
         outcomes |= timer.time(timed, on_cell)
         findings += _without_device_time(outcomes[case] for case in timed)
+        findings += _without_time(timer.untimed)
         if timed and limits is None:
             findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
         reasons = [self.device.unsteady(readings[0], readings[-1]) if readings else ""]
@@ -383,6 +387,15 @@ def _outcome(judge: CellJudge, case: Case, findings: list[Finding], *, needed: b
 def _is_own(case: Case) -> bool:
     """Whether it is what a problem file gives: its own sizes, values and strides."""
     return (case.shape_category, case.distribution, case.layout) == ("given", "standard", "contiguous")
+
+
+def _without_time(untimed: Mapping[Case, str]) -> list[Finding]:
+    """What is told of right cells that have no time."""
+    if not untimed:
+        return []
+    why = f"{len(untimed)} right cells have no time: {next(iter(untimed.values()))}. Let other programs on it end"
+    text = f"{why}; a candidate that queues work and does not wait for it gets no time"
+    return [Finding(check="timing", level="warn", message=text)]
 
 
 def _without_device_time(outcomes: Iterable[Outcome]) -> list[Finding]:

@@ -146,6 +146,8 @@ class Job:
     machine: Machine
     fail_fast: bool
     """Whether judging ends at the first case that fails."""
+    rests: bool
+    """Whether the device was at rest before the candidate was there."""
     started_s: float
     """When judging began, by ``time.perf_counter``."""
     on_event: OnEvent | None

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-_HAS_PROC = os.path.exists("/proc/self/stat")
+HAS_PROC = os.path.exists("/proc/self/stat")
+"""Whether processes are read from ``/proc``, which takes microseconds; ``ps`` takes milliseconds."""
 _LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 _READ_BYTES = 1 << 14
 _CPU_CLOCK = 2
@@ -51,7 +52,7 @@ def group_members(group: int) -> list[int]:
 
 def owners() -> Iterator[tuple[int, int]]:
     """Process id and effective user of every process."""
-    if not _HAS_PROC:
+    if not HAS_PROC:
         yield from ((row.pid, row.uid) for row in _rows().values())
         return
     for name in os.listdir("/proc"):
@@ -97,7 +98,7 @@ def _stat(process: int | str) -> list[str]:
 
 def start_time(pid: int) -> str:
     """When it started, as the system writes it (on Linux in clock ticks since boot); empty when the process is gone."""
-    if not _HAS_PROC:
+    if not HAS_PROC:
         row = _rows().get(pid)
         return row.started.replace(" ", "_") if row else ""
     fields = _stat(pid)
@@ -109,7 +110,7 @@ def thread_states(pid: int) -> str:
     is in a system call that nothing interrupts, ``T`` is stopped. Empty when it is gone or nothing is known.
     """
     try:
-        threads = os.listdir(f"/proc/{pid}/task") if _HAS_PROC else []
+        threads = os.listdir(f"/proc/{pid}/task") if HAS_PROC else []
     except OSError:
         return ""
     found = (_stat(f"{pid}/task/{thread}") for thread in threads)
@@ -127,7 +128,7 @@ class Activity(NamedTuple):
 
 def activity(pid: int) -> Activity:
     """What a process has done so far. Takes microseconds, however many threads it has."""
-    if not _HAS_PROC:
+    if not HAS_PROC:
         return Activity(0, 0)
     with contextlib.suppress(OSError):
         dispatches = int(_read(f"/proc/{pid}/schedstat").split()[2])
@@ -155,7 +156,7 @@ class Held:
 
     def begin(self) -> None:
         """Measure from now on, if not from earlier on."""
-        if self._before is None and _HAS_PROC:
+        if self._before is None and HAS_PROC:
             self._before = self._now()
 
     def waited_s(self) -> float:
@@ -183,7 +184,7 @@ class Held:
 
 def is_running(pid: int) -> bool:
     """Whether it exists and is no zombie."""
-    if not _HAS_PROC:
+    if not HAS_PROC:
         row = _rows().get(pid)
         return row is not None and row.state[0] not in "ZX"
     fields = _stat(pid)
@@ -207,7 +208,7 @@ def _children(pid: int) -> Iterator[int]:
 def descendants_by_scan(pid: int) -> list[int]:
     """As :func:`descendants`, from a look at every process."""
     below: dict[int, list[int]] = {}
-    if _HAS_PROC:
+    if HAS_PROC:
         for name in os.listdir("/proc"):
             if name.isdigit() and (fields := _stat(int(name))):
                 below.setdefault(int(fields[1]), []).append(int(name))
@@ -248,7 +249,7 @@ def is_namespace_init(pid: int) -> bool:
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Memory of some processes together, an upper bound: what they share beyond the largest share counts again."""
-    if not _HAS_PROC:
+    if not HAS_PROC:
         rows = _rows()
         return sum(rows[pid].resident_bytes for pid in pids if pid in rows)
     page = resource.getpagesize()

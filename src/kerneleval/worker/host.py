@@ -387,6 +387,11 @@ class Worker:
         except WireTimeout:
             raise self._kill("timeout", f"the worker did not read '{operation}'") from None
 
+    @property
+    def quick_pauses(self) -> bool:
+        """Whether :meth:`paused` takes less than a millisecond."""
+        return processes.HAS_PROC
+
     @contextlib.contextmanager
     def paused(self, *, trusted: bool = False) -> Iterator[None]:
         """No process of the worker runs inside the block: work done there would not be seen by the clock. Raises

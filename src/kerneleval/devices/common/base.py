@@ -167,8 +167,8 @@ class Device(Protocol):
         """Wait for everything that this process queued, on every stream."""
 
     def answer_ns(self) -> int:
-        """How long this process waits for the device to do next to nothing (judge side): longer while it is at work for
-        another process. 0 where that cannot be told.
+        """How long the device takes to do next to nothing for this process (judge side): longer while it is at work for
+        another one. 0 where that cannot be told.
         """
 
     def delay(self) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -139,11 +138,6 @@ class TorchGpu(Uncounted):
 
     def synchronize(self) -> None:
         self._namespace().synchronize()
-
-    def answer_ns(self) -> int:
-        began = time.perf_counter_ns()
-        self.warm_up()
-        return time.perf_counter_ns() - began
 
     def settle(self, since_ns: int = 0) -> None:
         """The reveal is a device copy: it must have ended before the clock starts."""

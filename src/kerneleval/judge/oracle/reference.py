@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -568,16 +569,18 @@ def _of_other_kernels(call: ReferenceCall) -> bool:
 
 
 def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
-    """Native outputs: of these and those of other formulas, in the candidate's layout, element by element the one that
-    is furthest from the oracle.
+    """Native outputs: of these and those of other layouts and formulas, element by element the one furthest from the
+    oracle. Usual forms of a fused operator round otherwise in the candidate's layout, too.
     """
     there = call.there()
     placed = there.placed() if _of_other_kernels(call) else there
     if placed is not there:
         other = placed.natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-    for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
-        other = replace(placed, task=replace(call.task, reference=unfused)).natively()
+    forms = (there,) if placed is there else (there, placed)  # kernels may copy their inputs first
+    usual = call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]
+    for form, unfused in itertools.product(forms, usual):
+        other = replace(form, task=replace(call.task, reference=unfused)).natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if call.problem is not None and call.case.distribution == "far_mean":
         for turn in range(_FAR_TURNS):
@@ -585,7 +588,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     for formula in call.other_formulas():
         with formula:
-            other = placed.natively()
+            other = there.natively()
         if not formula.met:
             if isinstance(formula, ByKeptLogSums):
                 continue

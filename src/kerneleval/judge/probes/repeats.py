@@ -310,7 +310,7 @@ _LARGE_BYTES = 1 << 30
 _LEAST_ALONE, _MOST_ALONE = 16, 128
 """Weights of a module that change alone for certain, and at most: secret ones where it has more."""
 
-_ALONE_S, _ALONE_AT_MOST_S = 10.0, 40.0
+_ALONE_S, _ALONE_AT_MOST_S = 10.0, 20.0
 """Those beyond the first number are tried until the judge has computed for so long, or so much time has passed. On a
 busy machine 48 weights were not done within 10 s, and one that a candidate ignored was left out."""
 

@@ -37,7 +37,7 @@ from kerneleval.judge.timing.pair import (
 from kerneleval.judge.timing.statistics import FEW, MOST_DISTURBED, disturbed
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.locks import device_lock, judge_count
-from kerneleval.judge.windows.protocol import Runner, Window, output_views
+from kerneleval.judge.windows.protocol import NotAtRestError, Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 from kerneleval.worker.waiting import TimeLimit
@@ -130,6 +130,8 @@ class TimedCell:
     clock starts. Else forward calls are in both times."""
     anew: bool = False
     """Whether every call is drawn anew before every window, because arguments follow from one another."""
+    rests: bool = False
+    """Whether windows of the baseline wait until the device is at rest, where no other judge uses it."""
     energy: bool = False
     """Whether the energy of a call is measured, in the tiers that do, where the device counts it; never of a gradient
     alone, whose graph cannot be gone through again and again."""
@@ -276,7 +278,8 @@ def measure(
         session: index of these processes.
 
     Raises:
-        TimedMismatch, WorkerError, WorkerFailure: a timed output was wrong; as in :meth:`Runner.window`.
+        TimedMismatch, WorkerError, WorkerFailure, NotAtRestError: a timed output was wrong; as in
+            :meth:`Runner.window` and :meth:`Runner.aside`.
     """
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[protocol.tier]
     pair = Pair(
@@ -292,8 +295,9 @@ def measure(
     held = [_outputs_of(first[0], alone.layout, 0)]
     most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
-        if judge_count(device.hardware()) > 1:
-            effort = _beside_others(effort)
+        shared = judge_count(device.hardware()) > 1
+        effort = _beside_others(effort) if shared else effort
+        pair = replace(pair, rests=cell.rests and not shared)
         buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
         del alone, first
         while isinstance(found := _in_blocks(pair, buffer, cell, effort, held, most, offer), int):
@@ -304,8 +308,7 @@ def measure(
         samples, excess_ns = _timed(found, cell.call, len(buffer.layout.calls), session, device)
         joules: Evidence = {}
         if effort.energy_s and cell.energy and session == 0 and not cell.gradient_alone:
-            how = cell.bounds, cell.arbiter
-            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, how)
+            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, (cell.bounds, cell.arbiter))
         recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples)
     run = TimedRun(
         samples=samples,
@@ -470,7 +473,11 @@ def _recorded(
         return _Recording(why_not=str(error))
     except TimedMismatch as error:
         return _Recording(why_not=f"launched as it was recorded, it is wrong: {error}")
+    except NotAtRestError as error:
+        return _Recording(why_not=str(error))
     except (WorkerError, WorkerFailure) as error:
+        if isinstance(error, WorkerFailure) and error.reason == "tampering":
+            raise
         why_not = f"the candidate failed while it was recorded, or launched so: {error}"
         return _Recording(why_not=why_not[:300], lost=isinstance(error, WorkerFailure))
     assert isinstance(found, _Blocks)

@@ -226,11 +226,11 @@ class BaselineSide:
         return self._runner.launches
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def aside(self, *, rest: bool) -> Iterator[None]:
         """As :meth:`Runner.aside`; what the block raises is not the baseline's."""
         stack = contextlib.ExitStack()
         with _blamed_on_the_machine():
-            stack.enter_context(self._runner.aside())
+            stack.enter_context(self._runner.aside(rest=rest))
         try:
             yield
         finally:
@@ -285,6 +285,8 @@ class Pair:
     """Whether these windows are the first."""
     gradient_alone: bool = False
     """Whether the baseline's forward calls are made before the clock starts."""
+    rests: bool = False
+    """Whether the device must be at rest before windows of the baseline."""
     recorded: bool = False
     """Whether calls are launched as they were recorded: their device time, without what the host has to do."""
 
@@ -347,7 +349,7 @@ class Pair:
         with contextlib.ExitStack() as stack:
             for other in self.sides:
                 if other is not runner:
-                    stack.enter_context(other.aside())
+                    stack.enter_context(other.aside(rest=self.rests))
             return runner.window(buffer, limit=self._limit(runner), **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:

@@ -34,7 +34,7 @@ from kerneleval.judge.timing.statistics import Noise, pair_log_ratios, timings_o
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, dense
 from kerneleval.judge.windows.locks import device_lock
 from kerneleval.judge.windows.modules import reveal_weights
-from kerneleval.judge.windows.protocol import raised
+from kerneleval.judge.windows.protocol import NotAtRestError, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, WorkerPool
 from kerneleval.records import (
     Candidate,
@@ -59,7 +59,7 @@ from kerneleval.worker.waiting import TimeLimit
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
 
-_VERSION = 11
+_VERSION = 12
 _LARGE, _LARGE_KEPT_S = 0.1, 600.0
 """Figures above 10 %, with which nothing can be called equal, are kept for so many seconds."""
 _SESSIONS = 3
@@ -231,6 +231,7 @@ class Timer:
         baselines: ``(fresh) -> loaded``: the trusted baseline's workers, in new processes when asked.
         limits: of the machine; None: not measured, and no time is held against them.
         better: measures the bandwidth again, for a time that seems impossible.
+        rests: whether the device was at rest before the candidate was there, and must be so in the baseline's windows.
     """
 
     def __init__(
@@ -240,10 +241,14 @@ class Timer:
         noise: NoiseFigures,
         limits: Limits | None,
         better: Callable[[], Limits],
+        *,
+        rests: bool,
     ) -> None:
         self._calls, self._get_baselines, self._noise = calls, baselines, noise
         self._limits, self._better = limits, better
-        self._device = calls.device
+        self._device, self._rests = calls.device, rests
+        self.untimed: dict[Case, str] = {}
+        """Right cells that have no time, and why."""
 
     def time(self, cells: Mapping[Case, Outcome], on_cell: Callable[[int, int, Case], None]) -> dict[Case, Outcome]:
         """The outcomes of right cells with their timings, or the failures found while timing.
@@ -262,7 +267,7 @@ class Timer:
         total = sessions * len(cells)
         for session in range(sessions):
             for number, case in enumerate(cells):
-                if not isinstance(found[case], Passed):
+                if not isinstance(found[case], Passed) or case in self.untimed:
                     continue
                 try:
                     if session and number == 0:
@@ -273,12 +278,15 @@ class Timer:
                     found[case] = Failed(stage="timing", reason=error.reason, message=str(error), evidence=evidence)
                     if isinstance(error, WorkerFailure):
                         return found  # the process is gone, and the verdict is decided
+                except NotAtRestError as error:
+                    self.untimed[case] = str(error)
                 except WorkerError as error:
                     found[case] = _refused(error) if error.unsupported else replace(raised(error), stage="timing")
                 except BuildFailed as error:
                     found[case] = error.outcome()
                 on_cell(session * len(cells) + number + 1, total, case)
-        right = {case: outcome for case, outcome in found.items() if isinstance(outcome, Passed)}
+        timed = {case: outcome for case, outcome in found.items() if case not in self.untimed}
+        right = {case: outcome for case, outcome in timed.items() if isinstance(outcome, Passed)}
         measured = {case: clock.merge(runs[case]) for case in right}
         calls = self._claims({case: run.samples for case, run in measured.items()}, "call")
         recorded = {case: run.device for case, run in measured.items() if run.device is not None}
@@ -344,6 +352,7 @@ class Timer:
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
             anew=bound.problem is not None and bool(bound.problem.related),
             # its passes would compute on what earlier ones left
+            rests=self._rests,
             energy=not (calls.task.in_place or any(slot.written for slot in known.call_layout.slots)),
         )
         try:

@@ -29,7 +29,7 @@ import torch
 from kerneleval.devices import Arena, Device, typed_view
 from kerneleval.devices.cpu import own_threads
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
-from kerneleval.records import DTYPES, Failed, InfrastructureError
+from kerneleval.records import DTYPES, Failed
 from kerneleval.worker.bell import Go
 from kerneleval.worker.host import ANSWER_S, Worker, WorkerError
 from kerneleval.worker.waiting import TimeLimit
@@ -49,6 +49,10 @@ _MAPPED_BYTES_S = 1 << 30
 _LOOKED = 32
 """Calls of a window, secret ones, of which the worker says whether their arguments are still what was given: all of
 those that are judged for correctness, and so few of a timed window's that collecting takes no longer."""
+
+
+class NotAtRestError(Exception):
+    """The device is at work for others: what a window would take now says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,15 +117,11 @@ class CallMode:
 
 _ORDINARY = CallMode()
 
-_ANSWERS, _QUICK_NS = 4, 500_000
-"""Answers in a row by which a device is at rest, and how soon each comes (ns). One that is at work for another process
-turns to this one some ms later; at rest it takes 0.2 ms for the first answer and 0.04 for the next ones."""
+_ANSWERS, _QUICK_NS, _PATIENCE_S = 6, 1_000_000, 0.5
+"""Answers in a row by which a device is at rest, how soon each comes (ns), and how long they are waited for. At rest
+the first takes 0.2 ms and the next ones 0.04 ms on an H200; at work for others, it turns to each for some 2 ms."""
 
-_BUSY_S, _GONE_S = 2.0, 0.2
-"""How long it may be at work for a worker that stands still; and how long the driver may take to end its work."""
-
-_WAITED_S = 0.01
-"""Shorter waits for the device are the judge's own time."""
+_BUSY = f"the device was at work for {_PATIENCE_S:g} s while the candidate and the judge were not"
 
 _SMALL_BYTES = 32 << 20
 """Inputs of less are revealed by one thread on a host, within a few ms."""
@@ -485,34 +485,37 @@ class Runner:
         return self.worker.paused(trusted=self.trusted) if self.device.pauses else nullcontext()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """The worker is paused in this block, in which another one is timed, and the device has done what it queued.
+    def aside(self, *, rest: bool = False) -> Iterator[None]:
+        """The worker is paused in this block, in which another one is timed; but not where that stops nothing on the
+        device and takes long, without ``/proc``.
+
+        Args:
+            rest: whether the device must have done what the worker queued there.
 
         Raises:
-            WorkerFailure: as :meth:`Worker.paused`; or the device is at work for it, on and on.
-            InfrastructureError: the device is at work for others.
+            WorkerFailure: as :meth:`Worker.paused`.
+            NotAtRestError: the device is at work all the same.
         """
+        if not (self.device.pauses or self.worker.quick_pauses):
+            yield
+            return
         with self.worker.paused(trusted=self.trusted):
-            if not (self.trusted or self.device.pauses):
-                self._finish()
+            if rest and not self.trusted and not at_rest(self.device):
+                raise NotAtRestError(_BUSY)
             yield
 
-    def _finish(self) -> None:
-        """Wait until the device answers at once, several times in a row: it turns to each process for a while."""
-        began, quick = time.monotonic(), 0
-        while quick < _ANSWERS:
-            quick = quick + 1 if self.device.answer_ns() < _QUICK_NS else 0
-            waited_s = time.monotonic() - began
-            if waited_s < _BUSY_S or quick:
-                continue
-            what = f"the device was at work for {_BUSY_S:g} s while the candidate stood still"
-            failure = self.worker.end("tampering", f"{what}, and at rest when its processes were gone")
-            time.sleep(_GONE_S)
-            if all(self.device.answer_ns() < _QUICK_NS for _ in range(_ANSWERS)):
-                raise failure
-            raise InfrastructureError(f"{what}, and when it was gone: other programs use it; let them end, then retry")
-        if waited_s > _WAITED_S and (no_more := self.worker.charge(waited_s, waited_s, 0.0)):
-            raise self.worker.end("timeout", no_more)
+
+def at_rest(device: Device) -> bool:
+    """Whether the device answers at once, several times in a row, within half a second: at work for several processes,
+    it turns to each for a few ms.
+    """
+    device.synchronize()  # what this process queued
+    began, quick = time.monotonic(), 0
+    while quick < _ANSWERS:
+        if time.monotonic() > began + _PATIENCE_S:
+            return False
+        quick = quick + 1 if device.answer_ns() < _QUICK_NS else 0
+    return True
 
 
 def _take_calls(
