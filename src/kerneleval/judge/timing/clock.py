@@ -278,8 +278,7 @@ def measure(
         session: index of these processes.
 
     Raises:
-        TimedMismatch, WorkerError, WorkerFailure, NotAtRestError: a timed output was wrong; as in
-            :meth:`Runner.window` and :meth:`Runner.aside`.
+        TimedMismatch: a timed output was wrong. Others as :meth:`Runner.window` and :meth:`Runner.aside`.
     """
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[protocol.tier]
     pair = Pair(
