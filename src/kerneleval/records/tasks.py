@@ -213,8 +213,12 @@ U(-1, 1) and matrices with large elements beside the diagonal, where I + a is a 
 up to 2000, or as large as leaves counts of that mean exact in a half type."""
 
 
-Extreme = bool | Literal["large", "small"]
-"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone."""
+_SCORES = -100.0
+"""``TensorSpec.common`` of scores is at most this."""
+
+Extreme = bool | Literal["large", "small", "rows"]
+"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"rows"``: most large
+rows lie beyond any number that a kernel puts for hidden or missing ones, below or above."""
 
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:
@@ -279,7 +283,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     extreme: Extreme = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
-    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two."""
+    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two; ``"rows"``: large
+    rows (``along``, or the last dim) of one sign instead."""
     divides: bool = False
     """As ``Arg`` has it."""
     multiple_of: str = ""
@@ -325,9 +330,9 @@ class TensorSpec:
     @property
     def scores(self) -> bool:
         """Whether they are what exponentials are taken of, which ``common`` data have far below zero; not queries or
-        keys, of which half types may keep the products in the type.
+        keys, of which half types may keep the products in the type, nor arguments of functions at their small end.
         """
-        return self.common < 0
+        return self.common <= _SCORES
 
     @property
     def numel(self) -> int:

@@ -9,6 +9,7 @@ numbers. See ``docs/correctness.md`` for what each distribution is there to find
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -198,6 +199,10 @@ _UNDERFLOW = (70, 91)
 """Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
 _QUOTIENT = 26
 """Exponent by which small divisors are smaller than what they divide: a quotient of as many bits has more than fp32."""
+_FARTHEST = 1e31
+"""How far from 0 rows of one sign lie: further than what kernels put for minus infinity. Their sums are finite."""
+_HALF_FARTHEST = 6
+"""One over the part of the largest float16 that they are there: divided by a temperature they are finite."""
 _NEAR_EPSILON = 64.0
 """From an eighth of an epsilon to eight of it."""
 _FAR_DOWN = -1000.0
@@ -302,8 +307,16 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _half_steps(specs, values, seed)
             _multiples(specs, values, seed)
             _one_sided(specs, values, seed)
+        case "full":  # of two what differs is counted
+            whole = [
+                v for v, s in zip(values, specs, strict=True) if isinstance(s, TensorSpec) and s.values == "integers"
+            ]
+            for one, other in itertools.pairwise(whole):
+                other.copy_(one ^ 1)
         case "large_scale" | "small_scale" if case.direction == "forward":
             _extreme(specs, values, case.distribution, seed)
+            if case.distribution == "large_scale":
+                _far_rows(specs, values, seed)
     if case.distribution == "small_scale":
         _tiny_rows(specs, values, case.direction, seed)
 
@@ -654,7 +667,7 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
     """
     quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
     for spec, value in zip(specs, values, strict=True):
-        if not isinstance(spec, TensorSpec) or not spec.extreme:
+        if not isinstance(spec, TensorSpec) or spec.extreme in (False, "rows"):
             continue
         if quotients:
             value.mul_(2.0**-_QUOTIENT if spec.divides and value.dtype != torch.float16 else 1.0)
@@ -669,6 +682,26 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
             value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
         elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme != "large":
             value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
+
+
+def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """In three of four calls, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below 0 or far above it.
+    Where it names no rows, those of one of these calls all lie below: they may run along any dim.
+    """
+    for spec, value in zip(specs, values, strict=True):
+        if not isinstance(spec, TensorSpec) or spec.extreme != "rows" or spec.role != "data":
+            continue
+        generator = stream(seed, f"far rows {spec.name}", str(value.device))
+        kind = int(torch.randint(4, (), generator=generator, device=generator.device))
+        if not kind or not value.is_floating_point():
+            continue
+        row = spec.along or (value.ndim - 1,)
+        rows = [1 if dim in row else count for dim, count in enumerate(value.shape)]
+        side = torch.randint(2, rows, generator=generator, device=value.device) * 2 - 1
+        side = side if spec.along or kind > 1 else side.new_tensor(-1)
+        large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
+        most = min(_FARTHEST, torch.finfo(value.dtype).max / _HALF_FARTHEST)
+        value.copy_((value.double().abs() / (4 * large * spec.scale) + 1) * side * most)
 
 
 def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:

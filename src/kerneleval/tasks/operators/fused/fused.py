@@ -111,7 +111,7 @@ TASKS = (
         source="aten",
         dims=(size("M"), size("N", long=MOST_NAMED)),
         args=(
-            data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan"),
+            data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan", extreme="rows"),
             index("targets", "M", high="max(1, N)"),
         ),
         out=("M",),

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Relation, Task
-from kerneleval.tasks.define import ROWS, data, operator, plain, size, whole
+from kerneleval.tasks.define import COUNTED_ROWS, ROWS, data, operator, plain, size, whole
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling
 
 Tensor = torch.Tensor
@@ -218,6 +218,8 @@ TASKS = (
         _hamming_distance,
         2,
         over=(whole("x", "M N", 0, 4, wide=64), whole("y", "M N", 0, 4, wide=64)),
+        rows=("full",),
+        dims=COUNTED_ROWS,
         out="M: int64",
         dtypes=("int32", "int64", "int8"),
         exact=True,

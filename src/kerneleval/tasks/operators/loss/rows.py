@@ -96,7 +96,7 @@ def _tversky(x: Tensor, target: Tensor, alpha: float, beta: float, smooth: float
     return reduced(1 - (shared + smooth) / (shared + alpha * extra + beta * missed + smooth), reduction)
 
 
-_LOGITS = data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan")
+_LOGITS = data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan", extreme="rows")
 _CLASS = index("targets", "M", high="max(1, N)")
 _X, _Y = data("x", "M N"), data("y", "M N")
 _LOGS = data("x", "M N", values="positive")  # of one sign, as logarithms of probabilities are
@@ -242,7 +242,10 @@ TASKS = (
         "reduction",
         "out[b, h, w] = log(sum_c exp(logits[b, c, h, w])) - logits[b, t, h, w], t = targets[b, h, w]",
         dims=(fixed("B", high=4), size("C", low=2, high=256), size("H", high=512), size("W", high=512)),
-        args=(data("logits", "B C H W", common=f"{FAR_BELOW}"), index("targets", "B H W", high="max(1, C)")),
+        args=(
+            data("logits", "B C H W", common=f"{FAR_BELOW}", extreme="rows"),
+            index("targets", "B H W", high="max(1, C)"),
+        ),
         out=("B H W",),
         reference=_cross_entropy_image,
         flops="4 * B * C * H * W",

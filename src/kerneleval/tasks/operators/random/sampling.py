@@ -221,6 +221,7 @@ TASKS = (
         each=12,
         exact=True,
         rows=("ordered",),
+        extreme="rows",
         where="N > 1",
         dims=(size("M"), size("N", low=4)),
         complexity=2,

@@ -180,6 +180,7 @@ _INDEX: Any = {
     "index_output": True,
     "no_backward": "the output is an index",
     "rows": ("ordered",),
+    "extreme": "rows",
 }
 _PROD: Any = {"without": ("large_scale", "small_scale")}  # powers of these overflow
 _SPREAD: Any = {
@@ -413,6 +414,7 @@ TASKS = (
         each=4,
         least=1,
         nonfinite="masked_nan",
+        extreme="rows",
         relations=(_SHIFT,),
     ),
     reduced(
@@ -424,6 +426,7 @@ TASKS = (
         each=4,
         least=1,
         nonfinite="masked_nan",
+        extreme="rows",
     ),
     reduced(
         "log_mean_exp",
@@ -433,6 +436,7 @@ TASKS = (
         each=4,
         least=1,
         nonfinite="masked_nan",
+        extreme="rows",
         relations=(_SHIFT,),
         level=2,
     ),

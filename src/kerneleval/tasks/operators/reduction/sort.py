@@ -81,6 +81,7 @@ def _ordered(name: str, summary: str, reference: Any, out: str, *plains: Any, **
         "nonfinite": True,
         "nan_signs": False,
         "rows": ("ordered",),
+        "extreme": "rows",
         "folded": "M",
         **more,
     }

@@ -1,0 +1,106 @@
+"""Rows that lie further from 0 than any number that kernels put for hidden, padded or missing ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import matches
+from kerneleval.records import Arg, Case
+from kerneleval.tasks import all_tasks, find
+
+from .conftest import called, case_of, drawn
+
+FAR = [n for n, task in all_tasks().items() if any(isinstance(a, Arg) and a.extreme == "rows" for a in task.table.args)]
+DRAWS = 6
+SIZES = {"M": 40, "N": 90, "B": 3, "C": 12, "H": 4, "W": 5, "L": 24, "S": 30, "K": 7}
+
+
+def large(name: str, dtype: str, layout: str = "contiguous") -> Case:
+    dims = {dim.name: SIZES[dim.name] for dim in find(name).dims}
+    return case_of(name, dims, dtype=dtype, distribution="large_scale", layout=layout)
+
+
+def passes(name: str, kernel: Callable[..., Any], dtype: str) -> list[bool]:
+    found = []
+    for seed in range(DRAWS):
+        args, _ = drawn(find(name), large(name, dtype), seed)
+        expectation = reference.expect(find(name), large(name, dtype), args)
+        outs = called(kernel, [a.float() if isinstance(a, Tensor) and a.dtype.itemsize == 2 else a for a in args])
+        kinds = [native.dtype for native in expectation.native]
+        found.append(matches([out.to(kind) for out, kind in zip(outs, kinds, strict=True)], expectation))
+    return found
+
+
+def padded(x: Tensor, value: float) -> Tensor:
+    return torch.cat([x, x.new_full((*x.shape[:-1], 8), value)], -1)
+
+
+def largest(x: Tensor, least: float) -> Tensor:
+    """The search begins at a number, and at place 0."""
+    return torch.cat([x.new_full((*x.shape[:-1], 1), least), x], -1).argmax(-1).sub(1).clamp_min(0)
+
+
+def log_of_sum(x: Tensor, least: float) -> Tensor:
+    most = x.amax(-1, keepdim=True).clamp_min(least)
+    return most[..., 0] + (x - most).exp().sum(-1).log()
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "argmax": largest,
+    "argmin": lambda x, least: largest(-x, least),
+    "kthvalue": lambda x, k, least: padded(x, -least).kthvalue(k, -1).values,
+    "topk": lambda x, k, least: padded(x, least).topk(k, -1).values,
+    "sort_descending": lambda x, least: padded(x, least).sort(-1, descending=True).values[..., : x.shape[-1]],
+    "softmax": lambda x, least: torch.softmax(padded(x, least), -1)[..., : x.shape[-1]],
+    "log_softmax": lambda x, least: torch.log_softmax(padded(x, least), -1)[..., : x.shape[-1]],
+    "softmin": lambda x, least: torch.softmax(padded(-x, least), -1)[..., : x.shape[-1]],
+    "masked_softmax": lambda x, mask, least: torch.softmax(x.masked_fill(~mask, least), -1),
+    "logsumexp": log_of_sum,
+    "cross_entropy": lambda x, t, least: (log_of_sum(x, least) - x.gather(-1, t[..., None])[..., 0]).mean(),
+}
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", -1e30), ("float32", -1e6), ("float16", -1e4)])
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_finite_number_in_place_of_minus_infinity_is_found(name: str, dtype: str, least: float) -> None:
+    """Infinity itself, and the end of float32's range, are right in every draw."""
+    if (name, dtype) == ("cross_entropy", "float16"):
+        pytest.skip("sums of large losses overflow")
+    kernel = KERNELS[name]
+    assert not all(passes(name, lambda *args: kernel(*args, least=least), dtype))
+    for right in (-math.inf, torch.finfo(torch.float32).min):
+        assert all(passes(name, lambda *args: kernel(*args, least=right), dtype))  # noqa: B023
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_right_kernels_pass(name: str) -> None:
+    """PyTorch in the type, in fp32, and on rows cut into other parts in memory."""
+    task = find(name)
+    for dtype in task.dtypes:
+        if not dtype.startswith(("float", "bfloat")):
+            continue
+        assert all(passes(name, task.reference, dtype))
+        for seed in range(DRAWS):
+            args, _ = drawn(task, large(name, dtype, "transposed"), seed)
+            expectation = reference.expect(task, large(name, dtype, "transposed"), args)
+            assert matches(expectation.native, expectation)
+
+
+def signs(args: Sequence[Any]) -> tuple[bool, bool]:
+    """Whether all rows of the first argument are far on one side, and each on one of both."""
+    far = args[0].abs().amin() >= 1e4
+    row = args[0].gt(0)
+    return bool(far & (row.all() | ~row.any())), bool(far & (row == row[..., :1]).all() & row.any() & ~row.all())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_some_calls_have_far_rows_and_some_have_none(dtype: str) -> None:
+    drawn_rows = [signs(drawn(find("softmax"), large("softmax", dtype), seed)[0]) for seed in range(24)]
+    assert {(True, False), (False, True), (False, False)} == set(drawn_rows)
