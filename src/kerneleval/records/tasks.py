@@ -312,6 +312,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     one_sided: bool = False
     """As ``Arg`` has it."""
+    nearing: bool = False
+    """As ``Arg`` has it."""
     ties: str = ""
     """As ``Arg`` has it."""
     step: float = 0.0
@@ -425,6 +427,9 @@ class Arg:
     defined: they are among some of the data backward."""
     vanishes: bool = False
     """Whether one in 16 of its elements is exactly 0 beside ``outlier`` data, as pruning and merging leave gains."""
+    nearing: bool = False
+    """Whether ``small_scale`` data are up to 64 times larger, forward, by a factor secret in each call: a series may be
+    cut off too soon between 0.001 and 1."""
     one_sided: bool = False
     """Whether in a quarter of the rows (last dim) of standard data all numbers have one sign, at some distance from 0:
     of quantisers with a zero point."""
@@ -500,6 +505,7 @@ class Arg:
             idle=self.idle,
             reset=self.reset,
             one_sided=self.one_sided,
+            nearing=self.nearing,
             ties=self.ties,
             step=self.step,
             along=self._places(sizes),

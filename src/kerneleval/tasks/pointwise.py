@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -54,6 +55,8 @@ def pointwise(
     numbers = [arg for arg in args if arg.role == "data" and arg.values not in ("integers", "bits", "bool")]
     if len(numbers) == 1:  # formulas of several arguments, all of them right, differ about infinities
         more.setdefault("nonfinite", "limits")
+        ends = more.get("extreme") in (True, "small")
+        args = tuple(replace(a, nearing=a in numbers and not ends) for a in args)
     if all(arg.shape in ("M N", "N", "one", "") for arg in args):
         more.setdefault("folded", "M")
     found = []

@@ -203,6 +203,8 @@ _FARTHEST = 1e31
 """How far from 0 rows of one sign lie: further than what kernels put for minus infinity. Their sums are finite."""
 _HALF_FARTHEST = 6
 """One over the part of the largest float16 that they are there: divided by a temperature they are finite."""
+_MOST_NEARING = 7
+"""Exponents of the factors of ``Arg.nearing``."""
 _NEAR_EPSILON = 64.0
 """From an eighth of an epsilon to eight of it."""
 _FAR_DOWN = -1000.0
@@ -317,6 +319,8 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _extreme(specs, values, case.distribution, seed)
             if case.distribution == "large_scale":
                 _far_rows(specs, values, seed)
+            else:
+                _nearer(specs, values, seed)
     if case.distribution == "small_scale":
         _tiny_rows(specs, values, case.direction, seed)
 
@@ -702,6 +706,15 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
         large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
         most = min(_FARTHEST, torch.finfo(value.dtype).max / _HALF_FARTHEST)
         value.copy_((value.double().abs() / (4 * large * spec.scale) + 1) * side * most)
+
+
+def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """What ``Arg.nearing`` says."""
+    for spec, value in zip(specs, values, strict=True):
+        if isinstance(spec, TensorSpec) and spec.nearing:
+            value.mul_(
+                2.0 ** int(torch.randint(_MOST_NEARING, (), generator=stream(seed, f"nearing {spec.name}", "cpu")))
+            )
 
 
 def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:

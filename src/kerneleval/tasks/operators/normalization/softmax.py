@@ -48,7 +48,7 @@ def normalised(
         shifts: whether a number added to all of a row of (M, N) changes nothing.
         more: as ``define.operator`` takes it.
     """
-    names, args = over.split(), given or (data("x", over, common=f"{FAR_BELOW}"),)
+    names, args = over.split(), given or (data("x", over, common=f"{FAR_BELOW}", extreme="rows"),)
     length = names[axis]
     rest = next(name for name in names if name != length)
     along_rest, along_axis = (
@@ -68,7 +68,6 @@ def normalised(
         "group": "Activation",
         "nonfinite": "masked_nan",
         "drifts": True,
-        "extreme": "rows",
         "folded": "" if len(names) > 3 and not axis > 0 else names[0] if axis == -1 else names[-1],
         **more,
     }
@@ -163,7 +162,6 @@ _GRAD: Any = {
     "no_backward": "it is a gradient itself",
     "shifts": False,
     "nonfinite": "nan",
-    "extreme": False,
     "relations": (homogeneity({0: -2.0}, {0: -2.0}),),
 }
 
@@ -192,7 +190,7 @@ TASKS = (
         "softmin",
         "out[m, n] = exp(-x[m, n]) / sum_i exp(-x[m, i])",
         along(F.softmin, -1),
-        given=(data("x", "M N", common=f"{FAR_BELOW}", common_signs=True),),
+        given=(data("x", "M N", common=f"{FAR_BELOW}", common_signs=True, extreme="rows"),),
         nonfinite="limits",  # minus infinity, as masks leave it, makes NaN of whole rows
     ),
     normalised(
@@ -227,7 +225,7 @@ TASKS = (
         _sparsemax,
         each=20,
         kinks="free",
-        extreme=False,  # differences of large sums lose all digits
+        given=(data("x", "M N", common=f"{FAR_BELOW}"),),  # differences of larger sums lose all digits
         nan_signs=False,
         rows=("ordered",),
         source="model",
@@ -255,7 +253,7 @@ TASKS = (
         "masked_softmax",
         "out[m] = softmax of x[m] over what mask allows, 0 elsewhere; every row has something",
         _masked,
-        given=(data("x", "M N", common=f"{FAR_BELOW}"), mask("mask", "M N")),
+        given=(data("x", "M N", common=f"{FAR_BELOW}", extreme="rows"), mask("mask", "M N")),
         each=6,
         **_FUSED,
     ),
@@ -285,7 +283,7 @@ TASKS = (
         "out[b, h, l] = softmax of x[b, h, l, s] * scale over s with mask[b, s], 0 elsewhere; every batch has one",
         _scaled_masked,
         plain("scale", 0.125),
-        given=(data("x", "B H L S", common=f"{FAR_BELOW}"), mask("mask", "B S")),
+        given=(data("x", "B H L S", common=f"{FAR_BELOW}", extreme="rows"), mask("mask", "B S")),
         each=6,
         where="S >= 4",
         **_BLOCK,
