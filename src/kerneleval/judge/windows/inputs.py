@@ -211,6 +211,8 @@ _FAR_DOWN = -1000.0
 """A score beside 0 of which exp is 0 in every type."""
 _BORDER, _BORDER_HALF = 4, 16
 """One in so many numbers lies at a border. Borders are exact in bfloat16: of many, float16 cut to it would not show."""
+_TIE = 38
+"""Bit of a whole number of 62 or 63 bits that is half a step of fp32."""
 _FEW_SIGNS = 1024
 """So many numbers, if all are of one sign, get the other for half of them."""
 _LEAST_ROWS = 4
@@ -913,7 +915,11 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
         return torch.randint(spec.low, high, shape, generator=generator, device=device, dtype=dtype)
     if spec.values == "bits":
         info = torch.iinfo(dtype)
-        return torch.randint(info.min, info.max, shape, generator=generator, device=device, dtype=dtype)
+        tensor = torch.randint(info.min, info.max, shape, generator=generator, device=device, dtype=dtype)
+        if info.bits < 64:
+            return tensor
+        beside = (tensor >> _TIE | 1) * (1 << _TIE) + tensor % 3 - 1  # of fp32, in fp64 just there
+        return torch.where(torch.randint(_BORDER, shape, generator=generator, device=device) == 0, beside, tensor)
     if spec.values == "bool":
         return torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.uint8).to(dtype)
     if spec.values in ("uniform", "variance", *_CENTRED):

@@ -67,6 +67,8 @@ _COLUMNS = permutation("feature_permutation", {0: 1}, {0: 1})
 _FREE = homogeneity({0: 4.0}, {})
 """What a common factor of the input leaves as it is."""
 _NOT_ZERO: Any = {"without": ("zeros",)}
+_BARE: Any = {**_NOT_ZERO, "epsilon": 1e-8, "epsilon_backward": False}
+"""Of rows without an epsilon: some are so small that one shows."""
 _BATCH = (
     permutation("batch_permutation", {0: 0}, {0: 0}),
     resampling("batch_resampling", {0: 0}, {0: 0}),
@@ -119,8 +121,8 @@ _IMAGE: Any = {
 }
 
 TASKS = (
-    _scaled("l1_normalize", "out[m] = x[m] / mean(|x[m]|)", _l1_normalize, 3, kinks="free", **_NOT_ZERO),
-    _scaled("l2_normalize", "out[m] = x[m] / sqrt(sum(x[m] ** 2))", _l2_normalize, 3, **_NOT_ZERO),
+    _scaled("l1_normalize", "out[m] = x[m] / mean(|x[m]|)", _l1_normalize, 3, kinks="free", **_BARE),
+    _scaled("l2_normalize", "out[m] = x[m] / sqrt(sum(x[m] ** 2))", _l2_normalize, 3, **_BARE),
     _scaled(
         "frobenius_normalize",
         "out = x / sqrt(sum(x ** 2)), the sum over all of x",
@@ -207,7 +209,7 @@ TASKS = (
         "out[m] = g[m] * v[m] / |v[m]|",
         _weight_norm,
         4,
-        over=(data("v", "M N", large_half=1024.0), data("g", "M one")),
+        over=(data("v", "M N", large_half=1024.0, epsilon=1e-8, epsilon_backward=False), data("g", "M one")),
         derive={"one": 1},
         relations=(
             permutation("row_permutation", {0: 0, 1: 0}, {0: 0}),
