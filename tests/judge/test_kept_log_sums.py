@@ -77,6 +77,8 @@ def test_softmax_by_the_logarithm_of_the_sum(dtype: str) -> None:
         case = case_of("softmax", {"M": 130, "N": 90}, dtype=dtype, distribution=distribution)
         for seed in range(DRAWS):
             args, _ = drawn(task, case, seed)
+            if how == "rounded" and args[0].abs().amin() >= 1e4:
+                continue  # far rows: the largest score is alone, and the logarithm of the sum
             weights = torch.exp(args[0].float() - kept(args[0], how)).to(args[0].dtype)
             assert matches([weights], reference.expect(task, case, args)) == right, (distribution, how, seed)
 

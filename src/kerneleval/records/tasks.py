@@ -217,8 +217,8 @@ _SCORES = -100.0
 """``TensorSpec.common`` of scores is at most this."""
 
 Extreme = bool | Literal["large", "small", "rows"]
-"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"rows"``: most large
-rows lie beyond any number that a kernel puts for hidden or missing ones, below or above."""
+"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"rows"``: in every
+second call, large rows lie beyond any number that a kernel puts for hidden or missing ones, below or above."""
 
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:

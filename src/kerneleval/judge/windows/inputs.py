@@ -201,6 +201,8 @@ _QUOTIENT = 26
 """Exponent by which small divisors are smaller than what they divide: a quotient of as many bits has more than fp32."""
 _FARTHEST = 1e31
 """How far from 0 rows of one sign lie: further than what kernels put for minus infinity. Their sums are finite."""
+_APART = 1.125
+"""Part of this at which the others begin: one may be the largest alone in half types, too."""
 _HALF_FARTHEST = 6
 """One over the part of the largest float16 that they are there: divided by a temperature they are finite."""
 _MOST_NEARING = 7
@@ -691,23 +693,26 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
 
 
 def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """In three of four calls, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below 0 or far above it.
-    Where it names no rows, those of one of these calls all lie below: they may run along any dim.
+    """In every second call, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below 0 or far above it, with
+    one element that is the largest by far. Where it names no rows, those of half of these calls all lie below: they may
+    run along any dim.
     """
     for spec, value in zip(specs, values, strict=True):
         if not isinstance(spec, TensorSpec) or spec.extreme != "rows" or spec.role != "data":
             continue
         generator = stream(seed, f"far rows {spec.name}", str(value.device))
         kind = int(torch.randint(4, (), generator=generator, device=generator.device))
-        if not kind or not value.is_floating_point():
+        if kind < 2 or not value.is_floating_point() or not value.numel():
             continue
         row = spec.along or (value.ndim - 1,)
         rows = [1 if dim in row else count for dim, count in enumerate(value.shape)]
         side = torch.randint(2, rows, generator=generator, device=value.device) * 2 - 1
-        side = side if spec.along or kind > 1 else side.new_tensor(-1)
+        side = side if spec.along or spec.common_signs or kind == 2 else side.new_tensor(-1)
         large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
-        most = min(_FARTHEST, torch.finfo(value.dtype).max / _HALF_FARTHEST)
-        value.copy_((value.double().abs() / (4 * large * spec.scale) + 1) * side * most)
+        far = (value.double().abs() / (4 * large * spec.scale) + _APART) * side
+        first = torch.rand(value.shape, generator=generator, device=value.device)
+        far = torch.where(first == first.amax(row, keepdim=True), torch.where(side < 0, -1.0, 3.0), far)
+        value.copy_(far * min(_FARTHEST, torch.finfo(value.dtype).max / _HALF_FARTHEST))
 
 
 def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
