@@ -693,9 +693,9 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
 
 
 def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """In every second call, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below 0 or far above it, with
-    one element that is the largest by far. Where it names no rows, those of half of these calls all lie below: they may
-    run along any dim.
+    """In every second call, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below or above 0, with one
+    element that is the largest by far. Where it names no rows, those of half of these calls all lie below: they may run
+    along any dim.
     """
     for spec, value in zip(specs, values, strict=True):
         if not isinstance(spec, TensorSpec) or spec.extreme != "rows" or spec.role != "data":
