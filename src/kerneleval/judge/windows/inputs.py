@@ -199,8 +199,11 @@ _UNDERFLOW = (70, 91)
 """Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
 _QUOTIENT = 26
 """Exponent by which small divisors are smaller than what they divide: a quotient of as many bits has more than fp32."""
-_FARTHEST = 1e31
-"""How far from 0 rows of one sign lie: further than what kernels put for minus infinity. Their sums are finite."""
+_FARTHEST, _FAR_SCORES = 1e31, 3e7
+"""How far from 0 rows of one sign lie: further than what kernels put for minus infinity; their sums are finite. Scores
+are nearer: ``exp2(x * c - max * c)``, whose product is not rounded in a fused multiply-add, is off by 2 in the exponent
+there, which cancels, and overflows at some 1e9.
+"""
 _APART = 1.125
 """Part of this at which the others begin: one may be the largest alone in half types, too."""
 _HALF_FARTHEST = 6
@@ -712,7 +715,8 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
         far = (value.double().abs() / (4 * large * spec.scale) + _APART) * side
         first = torch.rand(value.shape, generator=generator, device=value.device)
         far = torch.where(first == first.amax(row, keepdim=True), torch.where(side < 0, -1.0, 3.0), far)
-        value.copy_(far * min(_FARTHEST, torch.finfo(value.dtype).max / _HALF_FARTHEST))
+        farthest = _FAR_SCORES if spec.scores else _FARTHEST
+        value.copy_(far * min(farthest, torch.finfo(value.dtype).max / _HALF_FARTHEST))
 
 
 def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
