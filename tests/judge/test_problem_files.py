@@ -457,3 +457,33 @@ def test_plain_numbers_that_are_drawn_belong_to_their_call(judge, tmp_path, draw
     protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
     verdict = judge.check(candidate, open_task(str(path)), protocol)
     assert verdict.verdict == "passed", verdict.message
+
+
+def judged_items(judge: Judge, folder: Path, body: str, reference: str, inputs: str, batch: int) -> Verdict:
+    """The verdict at the file's own sizes and where there are so many items."""
+    path = folder / "problem.py"
+    source = TASK.format(reference=reference).replace("(self, x)", "(self, x, m)")
+    path.write_text(source.replace("[torch.randn(48, 20)]", inputs))
+    task = open_task(str(path), sweep=True)
+    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
+    own, *others = judge.plan(task, protocol)
+    (case,) = [c for c in others if dict(c.dims).get("get_inputs[batch]") == batch]
+    source = CANDIDATE.format(body=body).replace("(self, x)", "(self, x, m)")
+    candidate = Candidate(files=(("candidate.py", source),), language="torch")
+    return judge.check(candidate, task, protocol, cases=(own, case))
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        ("return (x[0] * m[0]).softmax(-1)[None]", "failed"),
+        ("return (x.view(-1, 20)[:48] * m[0]).softmax(-1).view(1, 48, 20)", "failed"),
+        ("return (x[:1] * m).softmax(-1).expand_as(x).clone()", "failed"),
+        ("y = (x * m[0]).exp(); return y / y.sum(-1, keepdim=True)", "passed"),
+        ("return torch.stack([(a * b).softmax(-1) for a, b in zip(x, m)])", "passed"),
+    ],
+)
+def test_a_batch_of_one_is_judged_as_several_too(judge, tmp_path, body, verdict):
+    inputs = "[torch.randn(1, 48, 20), torch.ones(1, 48, 20).tril()]"
+    made = judged_items(judge, tmp_path, body, "return (x * m).softmax(-1)", inputs, 3)
+    assert made.verdict == verdict and isinstance(made.cells[0].outcome, Passed)

@@ -267,6 +267,20 @@ def test_rows_that_are_equal_stay_so_where_the_first_one_is_read_alone(tmp_path,
     assert not torch.equal(drawn, problem.inputs(5)[1])
 
 
+@pytest.mark.parametrize("table", ["torch.rand(20, 4)", "torch.arange(80.0).view(20, 4).cos()"])
+@pytest.mark.parametrize("reads", ["t[0]", "t[:1]", "t"])
+def test_tables_that_are_equal_for_all_items_stay_so(tmp_path, reads, table):
+    """Each item's own table came out as another where the file reads the first: frozen numbers were varied one by one,
+    and outliers and exchanged elements did the same to random ones.
+    """
+    inputs = f"return [torch.randn(3, 20, 4), {table}.expand(3, 20, 4)]"
+    task = read(write(tmp_path, f"t = more[0]\nreturn x * {reads}", inputs))
+    problem = task.build({}, "cpu")
+    drawn = [problem.inputs(seed, name)[1] for seed in (1, 2) for name in task.distributions]
+    assert all(bool((t == t[:1]).all()) for t in drawn) is (reads != "t")
+    assert not torch.equal(drawn[0], drawn[-1])
+
+
 @pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
 def test_sparse_tensors_inside_leave_the_distributions(tmp_path, layout):
     inputs = f"x = torch.randn(8, 20).{layout}()\nreturn [x.to_dense(), torch.rand(3)]"

@@ -17,7 +17,7 @@ from kerneleval.tasks import open_task, shapes
 from kerneleval.tasks.formats import survey as surveys
 from kerneleval.tasks.formats.kernelbench import category_of, read
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
-from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.problem_file import ITEMS, ProblemFile
 from kerneleval.tasks.formats.survey import survey
 from kerneleval.tasks.formats.surveys import Surveys
 from kerneleval.tasks.formats.sweep import GROWTH, Unit, shrink, units, variants
@@ -1263,6 +1263,82 @@ def test_no_batch_of_one_is_repeated_for_positions_of_two(tmp_path):
     inputs = "[torch.randn(2, 33, 16), torch.arange(33) + torch.tensor([[0], [100]])]"
     found = varied_sizes(tmp_path, model("return x * more[0][..., None].float().cos()", inputs=inputs))
     assert found and all(dims.get("get_inputs[0]", 2) > 1 for dims in found)
+
+
+@pytest.mark.parametrize("reads", ["more[0][0]", "more[0][:1]", "more[0]"])
+@pytest.mark.parametrize(
+    "given", ["torch.ones(4, 12, 12).tril()", "torch.randn(12, 12).expand(4, -1, -1)", "torch.ones(4, 12, 12)"]
+)
+def test_as_many_masks_are_given_as_items_though_the_first_is_read_alone(tmp_path, reads, given):
+    """The masks of a batch had a size of their own, and who reads each item's was out of bounds."""
+    surveys = surveys_of(tmp_path, model(f"return x * {reads}", inputs=f"[torch.randn(4, 12, 12), {given}]"))
+    shapes = [surveys.at(dims).arguments for _, dims in variants(surveys)]
+    assert len({x.shape[0] for x, _ in shapes}) > 3 and all(x.shape[0] == mask.shape[0] for x, mask in shapes)
+
+
+def test_who_reads_more_than_the_first_row_has_a_size_of_its_own(tmp_path):
+    inputs = "[torch.randn(4, 12), torch.randn(4, 12)]"
+    for forward, several in (("x @ more[0].T @ more[0]", True), ("x * more[0][0]", False)):
+        surveys = surveys_of(tmp_path, model(f"return {forward}", inputs=inputs))
+        shapes = [surveys.at(dims).arguments for _, dims in variants(surveys)]
+        assert any(x.shape[0] != other.shape[0] for x, other in shapes) is several
+
+
+def items_of(folder: Path, forward: str, inputs: str, init: str = "pass") -> tuple[Surveys, list[dict[str, int]]]:
+    """The dims of the variants in which there is more than the file's batch of one."""
+    surveys = surveys_of(folder, model(forward, init, inputs, top="batch = 1"))
+    return surveys, [dims for _, dims in variants(surveys) if dims.get(ITEMS, 1) > 1]
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x.softmax(-1)", "[torch.randn(1, 40)]"),
+        ("return x.softmax(-1)", "[torch.randn(batch, 5, 7)]"),
+        ("return F.instance_norm(x)", "[torch.randn(300, 40)[None, :7]]"),
+        ("return torch.arange(64.0)[more[0]][..., None] * x", "[torch.randn(1, 40, 6), torch.arange(40)[None]]"),
+        ("return (x @ x.mT).masked_fill(more[0] == 0, -9)", "[torch.randn(1, 9, 6), torch.ones(1, 9, 9).tril()]"),
+        ("return x.cumsum(1) * more[0]", "[torch.randn(1, 9, 6), torch.rand(1)]"),
+    ],
+)
+def test_a_batch_of_one_grows(tmp_path, forward, inputs):
+    """Candidates that drop the batch, or compute its first item alone, passed: a size of 1 was never another."""
+    surveys, found = items_of(tmp_path, forward, inputs)
+    (dims,) = found
+    own, made = surveys.at({}), surveys.at(dims)
+    assert own.outputs[0].shape[0] == 1 and made.outputs[0].shape[0] == made.arguments[0].shape[0] == dims[ITEMS] == 3
+    first, *rest = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
+    assert not torch.equal(first[0], first[1])
+    for spec, mask in zip(own.arguments[1:], rest, strict=True):
+        assert mask.shape[0] == (1 if spec.shape == (1,) else 3)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "init"),
+    [
+        ("return x / x.norm()", "[torch.randn(1, 40)]", "pass"),  # items are not apart
+        ("return self.norm(x)", "[torch.randn(1, 4, 40)]", "self.norm = nn.BatchNorm1d(4)"),
+        ("return x[0] * 2", "[torch.randn(1, 40)]", "pass"),
+        ("return x.squeeze() * 2", "[torch.randn(1, 40, 6)]", "pass"),
+        ("return x.sum()", "[torch.randn(1, 40)]", "pass"),
+        ("return x.view(1, 5, 8).cos()", "[torch.randn(1, 40)]", "pass"),
+        ("return more[0] @ x.T", "[torch.randn(1, 40), torch.randn(7, 40)]", "pass"),
+        ("return x * more[0]", "[torch.randn(1, 40), torch.randn(7, 40)]", "pass"),
+    ],
+)
+def test_no_batch_of_one_grows_where_that_is_another_problem(tmp_path, forward, inputs, init):
+    assert not items_of(tmp_path, forward, inputs, init)[1]
+
+
+def test_what_all_items_may_share_is_given_to_all(tmp_path):
+    """A kernel may read one bias of a batch of one for all items, or each item's own."""
+    inputs = "[torch.randn(1, 4, 9), torch.randn(1, 4, 1)]"
+    surveys, (dims,) = items_of(tmp_path, "return x + more[0]", inputs)
+    x, bias = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
+    assert not torch.equal(x[0], x[1]) and torch.equal(bias, bias[:1].expand(3, -1, -1))
+    surveys, (dims,) = items_of(tmp_path, "return x * 2", "[torch.randn(1, 1, 9)]")
+    (x,) = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
+    assert not torch.equal(x[0], x[1])
 
 
 def test_two_inputs_written_alike_have_sizes_of_their_own(tmp_path):

@@ -331,7 +331,7 @@ class BoundCase:
             refresh = _refresh_by(traits, position, arg)
             if position in traits.frozen and arg.is_floating_point() and self.problem.vary == "never":
                 refresh = "kept"
-            if position in self.problem.kin or position in self.problem.twice:
+            if any(position in kept for kept in (self.problem.kin, self.problem.twice, self.problem.alike)):
                 refresh = "kept"
             written = position in self.problem.written
             if self.case.layout != "contiguous":

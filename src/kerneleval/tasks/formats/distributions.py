@@ -39,6 +39,9 @@ _OF_DRAWS = ("sorted", "skewed", "redrawn", "long_memory", "trained")
 _REDRAWN = (1, 2)
 """Draws in which a file must take another argument than its own."""
 
+_NEAR = 1 / 16
+"""Part of themselves by which numbers move to see whether they are read."""
+
 _PARTLY: Way = "partly"
 
 _SKEWED: tuple[Way, ...] = ("whole", _PARTLY)
@@ -137,6 +140,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     problem.ordered = problem.traits.ordered
     limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
+    problem.alike = _repeated(problem)
     same = _redraw(problem)
     problem.counters = _counters(problem, made)
     if problem.kept == problem.traits.frozen and not problem.counters:
@@ -334,6 +338,21 @@ def _reads_first(problem: ModuleProblem, index: int, weights: Mapping[str, torch
     others = [*args[:index], with_equal_rows(args[index]), *args[index + 1 :]]
     pairs = zip(problem.oracle(args, weights), problem.oracle(others, weights), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
+
+
+def _repeated(problem: ModuleProblem) -> frozenset[int]:
+    """Positions of floating arguments that the file gives in equal rows, and of which it reads the first row alone."""
+    args, weights, found = problem.inputs(1), problem.weights(0), set[int]()
+    for index, own in enumerate(problem.outcome(1, lambda number: None)[0]):
+        if not is_float(own) or index in problem.traits.labels or not has_equal_rows(own):
+            continue
+        pairs = []
+        for factor in (1, 1 + _NEAR * torch.rand(own.shape, generator=torch.Generator().manual_seed(1))):
+            other = args[index] * factor
+            other[0] = args[index][0]
+            pairs.append(problem.oracle([*args[:index], other, *args[index + 1 :]], weights))
+        found |= {index} if all(map(torch.equal, *pairs)) else set()
+    return frozenset(found)
 
 
 def _is_padded(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:

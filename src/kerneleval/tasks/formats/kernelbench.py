@@ -23,7 +23,7 @@ from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import init_arguments
 from kerneleval.tasks.formats.surveys import Surveys
-from kerneleval.tasks.formats.sweep import own_dims, units, variants
+from kerneleval.tasks.formats.sweep import own_dims, variants
 
 _OUTLIER_RMS = 2.0
 """Where sizes differ within a tensor, convolutions that are stable in the norm alone are further off than the floor
@@ -56,7 +56,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     file = ProblemFile(Path(path))
     init_arguments(file, file.execute({}), 0)
     surveys = Surveys(file)
-    given = ("given", own_dims(file, units(surveys)) if sweep else dict(file.sizes))
+    given = ("given", own_dims(surveys) if sweep else dict(file.sizes))
     case_dims = (given, *variants(surveys, suite_seed)) if sweep else (given,)
     safe = _safe(surveys, sweep)
     level = _level(file.path)

@@ -251,21 +251,7 @@ class ModuleProblem:
         traits = self.traits
         args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._drawn(seed, distribution)]
         if distribution == "redrawn":
-            generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
-            owns = {index: args[index] for index in sorted(traits.frozen)}
-            others = {index: own.clone() for index, own in owns.items()}
-            free = owns.keys() - (self.kept or ())
-            for index in (i for i in sorted(free - self.kin) if i in self.padded or not says_sizes(owns[i], args)):
-                change = in_other_order if add_up(owns[index], args) else redrawn
-                other = change(owns[index], generator)
-                if other is not None:
-                    others[index] = with_equal_rows(other) if index in self.alike else other
-            alone = owns.keys() - self.kin
-            keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
-            if free & self.kin:
-                others |= moved_together({i: owns[i] for i in sorted(self.kin)}, generator)
-            moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
-            args = [(others | moved).get(index, arg) for index, arg in enumerate(args)]
+            args = self._redrawn(args, seed)
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in sorted(traits.frozen - self.kin):
             if index in traits.rigid and not are_flags(args[index]):
@@ -281,7 +267,26 @@ class ModuleProblem:
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
+        args = [with_equal_rows(arg) if i in self.alike else arg for i, arg in enumerate(args)]
         return [doubled(arg, self.twice[i]) if i in self.twice else arg for i, arg in enumerate(args)]
+
+    def _redrawn(self, args: Sequence[Any], seed: int) -> list[Any]:
+        """Arguments with others in place of integers, flags and masks that never vary, if the file takes them."""
+        generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
+        owns = {index: args[index] for index in sorted(self.traits.frozen)}
+        others = {index: own.clone() for index, own in owns.items()}
+        free = owns.keys() - (self.kept or ())
+        for index in (i for i in sorted(free - self.kin) if i in self.padded or not says_sizes(owns[i], args)):
+            change = in_other_order if add_up(owns[index], args) else redrawn
+            other = change(owns[index], generator)
+            if other is not None:
+                others[index] = other
+        alone = owns.keys() - self.kin
+        keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
+        if free & self.kin:
+            others |= moved_together({i: owns[i] for i in sorted(self.kin)}, generator)
+        moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
+        return [(others | moved).get(index, arg) for index, arg in enumerate(args)]
 
     def _becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
         """Whether it holds ones alone, in the place of which ``redrawn`` gives flags."""

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from kerneleval.records import InfrastructureError, UsageError, digest, near, without_hub
 from kerneleval.tasks.formats.literals import Literal, Replaced, bindings, find_literals, whole_number, whole_numbers
@@ -38,6 +39,8 @@ from kerneleval.tasks.formats.literals import Literal, Replaced, bindings, find_
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem file must define."""
 
+ITEMS = "get_inputs[batch]"
+"""The dim of a batch of one that the file gives: of how many items it is (:func:`_of_items`)."""
 
 _KNOWN = """from kerneleval.records import without_hub
 
@@ -136,6 +139,8 @@ class ProblemFile:
 
     def value(self, name: str) -> int:
         """An integer or a literal, as written."""
+        if name == ITEMS:
+            return 1
         return self.integers[name] if name in self.integers else self.literals[name].value
 
     # -- models of transformers ---------------------------------------------------------------------------------------
@@ -183,7 +188,7 @@ class ProblemFile:
         line).
         """
         for name in dims:
-            if name not in self.integers and name not in self.literals:
+            if name not in self.integers and name not in self.literals and name != ITEMS:
                 raise UsageError(f"{self.path} has no top-level integer {name!r}; {near(name, self.integers)}")
         changed = {name: value for name, value in dims.items() if value != self.value(name)}
         name = f"kerneleval_problem_{digest(str(self.path), self.text, repr(sorted(changed.items())))[:16]}"
@@ -200,12 +205,14 @@ class ProblemFile:
         for needed in NEEDED:
             if not callable(getattr(module, needed, None)):
                 raise UsageError(f"{self.path}: {needed} is not callable once the file has been executed")
+        if ITEMS in changed:
+            vars(module)["get_inputs"] = functools.partial(_of_items, module.get_inputs, changed[ITEMS])
         return module
 
     def _with(self, changed: Mapping[str, int]) -> ast.Module:
         """The tree with new bindings behind the statements that they replace, and with new literals."""
         behind: dict[int, list[str]] = {}
-        inside = {self.literals[name].place: value for name, value in changed.items() if name not in self.integers}
+        inside = {self.literals[name].place: value for name, value in changed.items() if name in self.literals}
         for name in dict.fromkeys(key.partition("[")[0] for key in changed if key in self.integers):
             if name in self._sequences:
                 kind, values = self._sequences[name]
@@ -226,6 +233,27 @@ class ProblemFile:
             made = copy.deepcopy(made)
             Replaced(inside).visit(made)  # a whole module stays the same node
         return made
+
+
+def _of_items(draw: Callable[[], Any], count: int) -> Any:
+    """What ``get_inputs()`` gives, with so many draws one behind the other of each tensor whose first size is 1. Beside
+    others, one with further sizes of 1 is repeated: a bias or a mask that all items may share.
+    """
+    draws = [draw() for _ in range(count)]
+    share = any(_is_item(value) and 1 not in value.shape[1:] for value in tree_leaves(draws[0]))
+
+    def joined(one: Any, *others: Any) -> Any:
+        if not _is_item(one):
+            return one
+        return torch.cat([one] * count if share and 1 in one.shape[1:] else [one, *others])
+
+    return tree_map(joined, *draws)
+
+
+def _is_item(value: Any) -> bool:
+    """Whether it may be a batch of one; a single floating number is none."""
+    tensor = isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == 1
+    return tensor and (value.numel() > 1 or not value.is_floating_point())
 
 
 @contextlib.contextmanager

@@ -38,8 +38,10 @@ class Surveys:
     def __init__(self, file: ProblemFile) -> None:
         self.file = file
         self._known: dict[tuple[tuple[str, int], ...], Survey | UsageError] = {}
-        self.ignored: dict[Any, bool] = {}
-        """Whether ``Model`` ignores what a unit changes (``sweep.py``), where that was asked."""
+        self.units: list[Any] | None = None
+        """What can be varied (``sweep.py``), where that was asked."""
+        self.takes_items: bool | None = None
+        """Whether it takes several items in place of a batch of one (``sweep.py``), where that was asked."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:
         """The survey at these dims; raises UsageError where the file raises."""

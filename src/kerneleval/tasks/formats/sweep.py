@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kerneleval.records import Scalar, TensorSpec, UsageError, digest
+from kerneleval.records import Argument, Scalar, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.agreement import Selections, agrees, limit_changes
 from kerneleval.tasks.formats.module_problem import ModuleProblem
-from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.problem_file import ITEMS, ProblemFile
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -69,7 +69,13 @@ def units(surveys: Surveys) -> list[Unit]:
     A plain argument that ``Model`` does not use, as the largest of some lengths, stays as it is: candidates may. Where
     it is equal to one size alone, it follows that.
     """
-    found = _units(surveys)
+    if surveys.units is None:
+        surveys.units = _without_spare(surveys, _without_ignored(surveys, _units(surveys)))
+    return list(surveys.units)
+
+
+def _without_ignored(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
+    """Units, of which none is plain arguments alone that ``Model`` does not use."""
     ignored = [unit for unit in found if _is_ignored(surveys, unit, found)]
     rest = [unit for unit in found if unit not in ignored]
     for unit in ignored:
@@ -86,10 +92,63 @@ def _is_ignored(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> bool:
     others = [(v, made) for v in values if (made := surveys.probe(unit.at(v))) is not None]
     if not others or any(_shapes(made) != _shapes(base) for _, made in others):
         return False
-    if unit not in surveys.ignored:
+    dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS, [one for one in every if one != unit])
+    return all(_gives_the_same(surveys, dims, dims | unit.at(v)) for v, _ in others)
+
+
+def _without_spare(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
+    """Units, of which none changes alone how much is given that is not read, as the masks of all items but the first
+    one: a candidate may read any. It follows the unit that changes as much of another argument, or stays.
+    """
+    spare = {unit: beside for unit in found if (beside := _spare_beside(surveys, unit, found))}
+    kept = [unit for unit in found if unit not in spare]
+    for unit, beside in spare.items():
+        twins = [i for i, one in enumerate(kept) if one.value == unit.value and _changes(surveys, one) & beside]
+        for first in twins[:1]:
+            kept[first] = kept[first]._replace(names=(*kept[first].names, *unit.names))
+    return kept
+
+
+def _spare_beside(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> set[tuple[int, int]]:
+    """The (argument, dim) pairs of the same size beside those of a unit of which the first element alone is read;
+    empty: more of them is read, or there are no such pairs.
+    """
+    changed = _changes(surveys, unit)
+    specs = enumerate(surveys.at({}).arguments)
+    sizes = {(i, d): n for i, spec in specs if isinstance(spec, TensorSpec) for d, n in enumerate(spec.shape)}
+    beside = {(i, d) for (i, d), n in sizes.items() if n == unit.value and d in {dim for _, dim in changed}} - changed
+    if not beside or not changed <= sizes.keys():
+        return set()
+    try:
         dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS, [one for one in every if one != unit])
-        surveys.ignored[unit] = all(_gives_the_same(surveys, dims, dims | unit.at(v)) for v, _ in others)
-    return surveys.ignored[unit]
+        problem = ModuleProblem(surveys.file, dims, "cpu")
+        args, weights = problem.inputs(1), problem.weights(1)
+        first = list(args)
+        for index, dim in changed:
+            first[index] = first[index].narrow(dim, 0, 1)
+        pairs = list(zip(problem.oracle(args, weights), problem.oracle(first, weights), strict=True))
+        return beside if all(torch.equal(a, b) for a, b in pairs) else set()
+    except UsageError:
+        return set()
+
+
+def _changes(surveys: Surveys, unit: Unit) -> set[tuple[int, int]]:
+    """The (argument, dim) pairs that a unit changes: dim -1 of plain ones. Empty: weights or none."""
+    base, values = surveys.at({}), (unit.value + 1, 2 * unit.value, unit.value - 1, unit.value // 2)
+    made = next((one for v in values if v > 1 and (one := surveys.probe(unit.at(v))) is not None), base)
+    return {
+        (i, dim)
+        for i, (own, other) in enumerate(zip(base.arguments, made.arguments, strict=False))
+        for dim in _apart(own, other)
+        if made.weights == base.weights
+    }
+
+
+def _apart(own: Argument, other: Argument) -> list[int]:
+    """Dims of which two arguments have not as much; -1: they are plain and differ."""
+    if not isinstance(own, TensorSpec) or not isinstance(other, TensorSpec):
+        return [] if own == other else [-1]
+    return [dim for dim, (a, b) in enumerate(zip(own.shape, other.shape, strict=False)) if a != b]
 
 
 def _gives_the_same(surveys: Surveys, dims: Mapping[str, int], others: Mapping[str, int]) -> bool:
@@ -147,9 +206,44 @@ def _are_one(file: ProblemFile, name: str, other: str) -> bool:
     return group is not None and group == file.literals[other].group
 
 
-def own_dims(file: ProblemFile, varied: Sequence[Unit]) -> dict[str, int]:
+def batch_of_one(surveys: Surveys) -> list[Unit]:
+    """The batch of one that the file gives, where it takes several items too, and does the same with each."""
+    if surveys.takes_items is None:
+        surveys.takes_items = _takes_items(surveys)
+    return [Unit((ITEMS,), 1)] if surveys.takes_items else []
+
+
+def _takes_items(surveys: Surveys) -> bool:
+    """Whether so many items in place of one give as many in each output, and each what it gives alone."""
+    base = surveys.at({})
+    if not any(isinstance(a, TensorSpec) and a.shape[:1] == (1,) for a in base.arguments):
+        return False
+    made = surveys.probe({ITEMS: _ITEMS})
+    if made is None or [out.shape for out in made.outputs] != [(_ITEMS, *out.shape[1:]) for out in base.outputs]:
+        return False
+    dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS)
+    own, small = surveys.at(dims), surveys.probe(dims | {ITEMS: _ITEMS})
+    if small is None or small.bytes > 2 * _ITEMS * MINIATURE_BYTES or small.flops > 2 * _ITEMS * MINIATURE_FLOPS:
+        return False
+    grown = [i for i, (a, b) in enumerate(zip(own.arguments, small.arguments, strict=True)) if a != b]
+    try:
+        problem = ModuleProblem(surveys.file, dims | {ITEMS: _ITEMS}, "cpu")
+        args, weights = problem.inputs(1), problem.weights(1)
+        together = problem.oracle(args, weights)
+        for item in range(_ITEMS):
+            one = slice(item, item + 1)
+            alone = problem.oracle([a[one] if i in grown else a for i, a in enumerate(args)], weights)
+            if any(depends(a, b[one], _STILL) for a, b in zip(alone, together, strict=True)):
+                return False
+    except UsageError:
+        return False
+    return bool(grown)
+
+
+def own_dims(surveys: Surveys) -> dict[str, int]:
     """The file's own sizes: its top-level integers, and what is varied of the numbers inside its functions."""
-    return file.sizes | {name: own for unit in varied for name, own in unit.at(unit.value).items()}
+    varied = [*units(surveys), *batch_of_one(surveys)]
+    return surveys.file.sizes | {name: own for unit in varied for name, own in unit.at(unit.value).items()}
 
 
 # -- Variants ---------------------------------------------------------------------------------------------------------
@@ -238,7 +332,16 @@ _KINDS: tuple[tuple[str, _Propose], ...] = (
 _STRETCHES: tuple[tuple[_Propose, _Propose], ...] = ((_double, _quarter), (_longer, _third))
 """What the long sizes of a rectangle become, and the others."""
 
-_LONGER = (*(long for long, _ in _STRETCHES), _several)
+
+def _items(_value: int, _rng: random.Random) -> Iterator[int]:
+    """Of a batch of one."""
+    yield from (_ITEMS, 2)
+
+
+_LONGER = (*(long for long, _ in _STRETCHES), _several, _items)
+
+_ITEMS = 3
+"""Items in place of a batch of one."""
 
 _TURNS = 4
 """How often other sizes are chosen to be the long ones."""
@@ -264,10 +367,10 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     chosen = _Variants(surveys, varied, rng)
     for category, propose in _KINDS:
         chosen.add(category, [(unit, propose) for unit in varied])
-    single = random.Random(digest(file.text, str(suite_seed), "single")).sample(varied, (len(varied) + 1) // 2)
-    if not chosen.add("tiny", [(unit, _one if unit in single else _tiny) for unit in varied]):
+    ones = random.Random(digest(file.text, str(suite_seed), "single")).sample(varied, (len(varied) + 1) // 2)
+    if not chosen.add("tiny", [(unit, _one if unit in ones else _tiny) for unit in varied]):
         chosen.add("tiny", [(unit, _tiny) for unit in varied])
-    second = len(single) < len(varied) and chosen.add("tiny", [(u, _tiny if u in single else _one) for u in varied])
+    second = len(ones) < len(varied) and chosen.add("tiny", [(u, _tiny if u in ones else _one) for u in varied])
     for larger, smaller in _STRETCHES:
         never = [unit for unit in varied if all(dims[unit.names[0]] <= unit.value for _, dims in chosen.found)]
         for long in _choices(never, (len(varied) + 1) // 2, rng):
@@ -276,8 +379,10 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
                 break
     if len(chosen.found) < _FEW + second:
         chosen.add("non_power_of_two", [(unit, _odd) for unit in varied])
-    if surveys.at({}).bytes <= _LITTLE_BYTES:
+    if chosen.is_little:
         chosen.add("large", [(unit, _several) for unit in varied])
+    for single in batch_of_one(surveys):
+        chosen.add_items(single)
     return tuple(chosen.found)
 
 
@@ -287,13 +392,22 @@ class _Variants:
     def __init__(self, surveys: Surveys, varied: Sequence[Unit], rng: random.Random) -> None:
         self.found: list[tuple[str, dict[str, int]]] = []
         self._surveys, self._varied, self._rng = surveys, varied, rng
-        self._given, self._forms = own_dims(surveys.file, varied), [surveys.at({}).form]
+        self._given, self._forms = own_dims(surveys), [surveys.at({}).form]
+        self.is_little = surveys.at({}).bytes <= _LITTLE_BYTES
 
-    def add(self, category: str, changes: Sequence[tuple[Unit, _Propose]]) -> bool:
-        """Whether there is a variant with units changed so, which is kept then."""
+    def add_items(self, unit: Unit) -> None:
+        """Add a variant of several items, if need be of a third of the file's sizes; one of a little file is large."""
+        thirds: list[tuple[Unit, _Propose]] = [(one, _third) for one in self._varied]
+        if not self.add("rectangular", [*thirds, (unit, _items)], unit) and self.is_little:
+            self.add("large", [(unit, _items)], unit)
+
+    def add(self, category: str, changes: Sequence[tuple[Unit, _Propose]], needed: Unit | None = None) -> bool:
+        """Whether there is a variant with units changed so, one of them ``needed``, which is kept then."""
         proposed = [(unit, propose(unit.value, self._rng), propose in _LONGER) for unit, propose in changes]
         values = [(u, [v for v in values if up or v < u.value]) for u, values, up in proposed]
         dims = _changed_in_turn(self._surveys, values, large=category == "large")
+        if needed is not None and needed.names[0] not in dims:
+            return False
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
         without = [{n: v for n, v in dims.items() if n not in unit.at(0)} for unit in self._varied]
         return any(tried and self._keep(category, tried) for tried in (dims, *without))
@@ -339,7 +453,7 @@ def _is_plain(surveys: Surveys, unit: Unit) -> bool:
     """Whether a unit changes no size of an argument or weight."""
     base, made = surveys.at({}), surveys.probe(unit.at(max(1, unit.value // 2)))
     pairs = zip((*base.arguments, *base.weights), (*made.arguments, *made.weights), strict=False) if made else ()
-    return made is not None and all(own == other or isinstance(own, Scalar) for own, other in pairs)
+    return unit.value > 1 and made is not None and all(own == other or isinstance(own, Scalar) for own, other in pairs)
 
 
 _LEAST_LENGTH = 4
