@@ -143,6 +143,80 @@ def test_offsets_have_their_steps_in_another_order():
             assert sorted(found.diff().tolist()) == sorted(torch.tensor(offsets).diff().tolist())
 
 
+SUMS = "s = torch.cat([x[:1] * 0, x.cumsum(0)])\nreturn s[more[0][1:].long()] - s[more[0][:-1].long()]"
+MEANS = "return torch.stack([x[a:b].mean(0) for a, b in zip(more[0][:-1], more[0][1:])])"
+BAGS = "return F.embedding_bag(x.argmax(-1), more[1], more[0])"
+
+
+@pytest.mark.parametrize(
+    ("forward", "given", "end", "empty"),
+    [
+        (SUMS, "torch.arange(0, 97, 12)", 96, True),
+        (SUMS, "torch.arange(9, dtype=torch.int32) * 12", 96, True),
+        (MEANS, "torch.tensor([0, 32, 64, 96])", 96, False),
+        (BAGS, "torch.arange(0, 96, 8), torch.randn(5, 3)", 88, True),
+    ],
+)
+def test_equal_segments_become_unequal(tmp_path, forward, given, end, empty):
+    """Candidates that take all segments for as long as the first passed."""
+    task = read(write(tmp_path, forward, f"return [torch.randn(96, 5), {given}]"))
+    problem = task.build({}, "cpu")
+    own = problem.inputs(1)[1]
+    assert not any("the same in every draw" in finding.message for finding in task.findings)
+    for seed in range(20):
+        found = problem.inputs(seed, "redrawn")[1]
+        steps = (found if end == 96 else torch.cat([found, torch.tensor([96])])).diff()
+        assert found.dtype == own.dtype and len(found) == len(own) and found[0] == 0 and int(found.max()) <= 96
+        assert int(steps.sum()) == 96 and len(steps.unique()) > 1 and (int(steps.min()) == 0) is empty
+
+
+@pytest.mark.parametrize(
+    ("forward", "given"),
+    [
+        (SUMS, "torch.arange(0, 97, 12), torch.full((8,), 12)"),  # lengths beside
+        (SUMS, "torch.arange(0, 97, 12), torch.arange(8).repeat_interleave(12)"),  # numbers of segments
+        (SUMS, "torch.arange(0, 97, 12), 12"),  # the longest
+        (SUMS, "torch.arange(0, 97, 12), torch.rand(8, 12)"),
+        (SUMS, "torch.arange(0, 91, 10)"),  # no size
+        (
+            "return torch.stack([x[a:b].sum(0) for a, b in zip(*more)])",
+            "torch.arange(0, 96, 12), torch.arange(12, 97, 12)",
+        ),
+        ("return x.view(len(more[0]) - 1, -1, 5).sum(1)", "torch.arange(0, 97, 12)"),  # it reads no more than how many
+    ],
+)
+def test_equal_segments_stay_where_something_else_says_so(tmp_path, forward, given):
+    """A candidate may read the other argument."""
+    problem = read(write(tmp_path, forward, f"return [torch.randn(96, 5), {given}]")).build({}, "cpu")
+    for seed in range(5):
+        for own, other in zip(problem.inputs(seed)[1:], problem.inputs(seed, "redrawn")[1:], strict=True):
+            assert not isinstance(own, torch.Tensor) or own.is_floating_point() or torch.equal(own, other)
+
+
+def test_equal_offsets_of_equal_segments_stay_equal(tmp_path):
+    forward = "a, b = more\ns = x.cumsum(0)\nreturn s[a[1:] - 1] * s[b[1:] - 1].cos()"
+    inputs = "o = torch.arange(0, 97, 12)\nreturn [torch.randn(96, 5), o, o.clone()]"
+    problem = read(write(tmp_path, forward, inputs)).build({}, "cpu")
+    for seed in range(9):
+        _, one, other = problem.inputs(seed, "redrawn")
+        assert torch.equal(one, other) and len(one.diff().unique()) > 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.arange(6).repeat_interleave(4), torch.full((6,), 4)),
+        (torch.arange(0, 25, 4), torch.arange(6).repeat_interleave(4)),
+        (torch.arange(4, 25, 4), torch.full((6,), 4)),
+        (torch.arange(0, 24, 4), torch.arange(4, 25, 4)),
+    ],
+)
+def test_equal_segments_said_in_two_ways_are_kin(one, other):
+    """Numbers of equal segments came out as of unequal ones, and their lengths as before."""
+    assert kin({1: one, 2: other}) == {1, 2}
+    assert not kin({1: torch.full((6,), 4), 2: torch.full((6,), 4)}) and not kin({1: one, 2: torch.ones(6)})
+
+
 @pytest.mark.parametrize(("value", "others"), [(0, {1}), (1, {2}), (2, {1}), (9, {5, 6, 7, 8})])
 def test_of_equal_integers_some_become_others(value, others):
     for shape in ((1,), (), (2,), (40,)):

@@ -61,6 +61,7 @@ _ATTRIBUTES = (
     "related",
     "kin",
     "padded",
+    "filled",
     "alike",
     "counters",
     "ordered",
@@ -95,12 +96,13 @@ class Safe:
     related: frozenset[int] = frozenset()
     kin: frozenset[int] = frozenset()
     padded: frozenset[int] = frozenset()
+    filled: frozenset[int] = frozenset()
     alike: frozenset[int] = frozenset()
     counters: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All thirteen for :class:`ModuleProblem` as well."""
+    """All fourteen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -293,7 +295,11 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     alone = [frozenset((index,)) for index in sorted(frozen - problem.kin)]
     for group in (*alone, problem.kin):
         problem.kept = frozen - group
-        if group and all(takes(min(group), seed) for seed in _REDRAWN):
+        taken = bool(group) and all(takes(min(group), seed) for seed in _REDRAWN)
+        if not taken and any(problem.segments_end(index, drawn) for index in group - problem.kin):
+            problem.filled |= group
+            taken = all(takes(min(group), seed) for seed in _REDRAWN)
+        if taken:
             found |= group
             if any(_reads_first(problem, index, weights) for index in group - problem.kin):
                 problem.alike |= group

@@ -41,10 +41,13 @@ def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
 
 
 def _varies(tensor: torch.Tensor) -> bool:
-    """Whether its numbers are real and not all the same: ones follow from everything."""
+    """Whether its numbers are real and not all 0, all 1 or the like: ones follow from everything. Equal ones above 1
+    may be the lengths of segments.
+    """
     if tensor.numel() < 2 or tensor.is_complex() or is_eight_bit(tensor):
         return False
-    return bool((tensor != tensor.reshape(-1)[0]).any())
+    first = tensor.reshape(-1)[0]
+    return bool((tensor != first).any()) or (not tensor.is_floating_point() and int(first) > 1)
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
@@ -77,5 +80,5 @@ def _is_order(row: torch.Tensor) -> bool:
 
 
 def _tells(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two vectors are equal, and not all of one number."""
-    return _varies(one) and torch.equal(one, other)
+    """Whether two vectors are equal, and not all of one number below 2."""
+    return len(one) > 1 and torch.equal(one, other) and bool(one.amax() > 1 or (one != one[0]).any())

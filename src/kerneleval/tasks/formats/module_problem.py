@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from kerneleval.records import FAR_MEANS, Form, NotJudgedError, OutputForm, UsageError, digest, nested
 from kerneleval.tasks.formats.changes import (
@@ -51,7 +51,9 @@ from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import (
     add_up,
     are_ones,
+    equal_segments,
     in_other_order,
+    in_unequal_segments,
     keep_in_order,
     moved_together,
     redrawn,
@@ -156,6 +158,8 @@ class ModuleProblem:
     """Positions of arguments whose rows are in order, where they are long enough to tell."""
     counters: frozenset[int] = frozenset()
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
+    filled: frozenset[int] = frozenset()
+    """Positions of offsets between which there is always something."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 
@@ -277,8 +281,7 @@ class ModuleProblem:
         others = {index: own.clone() for index, own in owns.items()}
         free = owns.keys() - (self.kept or ())
         for index in (i for i in sorted(free - self.kin) if i in self.padded or not says_sizes(owns[i], args)):
-            change = in_other_order if add_up(owns[index], args) else redrawn
-            other = change(owns[index], generator)
+            other = self._other(index, args, generator)
             if other is not None:
                 others[index] = other
         alone = owns.keys() - self.kin
@@ -287,6 +290,17 @@ class ModuleProblem:
             others |= moved_together({i: owns[i] for i in sorted(self.kin)}, generator)
         moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
         return [(others | moved).get(index, arg) for index, arg in enumerate(args)]
+
+    def _other(self, index: int, args: Sequence[Any], generator: torch.Generator) -> torch.Tensor | None:
+        """Another argument in place of one that never varies."""
+        own: torch.Tensor = args[index]
+        if end := self.segments_end(index, args):
+            return in_unequal_segments(own, end, generator, index in self.filled)
+        return in_other_order(own, generator) if add_up(own, args) else redrawn(own, generator)
+
+    def segments_end(self, index: int, args: Sequence[Any]) -> int:
+        """Where an argument holds offsets of equal segments that may become others: their end. Else 0."""
+        return equal_segments(args[index], [*args, *tree_leaves((self.init_args, self.init_keywords))])
 
     def _becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
         """Whether it holds ones alone, in the place of which ``redrawn`` gives flags."""

@@ -199,7 +199,7 @@ def _keep_alike(whole: Sequence[_Pair]) -> None:
             other.copy_(own)
             drawn.copy_(partner)
     for (own, other), (partner, drawn) in itertools.combinations(whole, 2):
-        if own.dim() == 1 and torch.equal(own.long(), partner.long()) and _are_offsets(own):
+        if own.dim() == 1 and torch.equal(own.long(), partner.long()) and _are_offsets(own, even=True):
             one, two = (drawn, other) if torch.equal(other, own) else (other, drawn)
             two.copy_(one)
 
@@ -269,10 +269,12 @@ def _segments(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return torch.cat([numbers, numbers[more]]).sort().values
 
 
-def _are_offsets(vector: torch.Tensor) -> bool:
-    """Whether integers ascend from 0 in steps that are not all equal."""
+def _are_offsets(vector: torch.Tensor, *, even: bool = False) -> bool:
+    """Whether integers ascend from 0 in steps that are not all equal, or ``even`` ones above 1."""
     steps = vector.diff()
-    return len(steps) > 1 and not int(vector[0]) and 0 <= int(steps.min()) < int(steps.max())
+    if len(steps) < 2 or int(vector[0]):
+        return False
+    return 0 <= int(steps.min()) < int(steps.max()) or (even and int(steps.min()) > 1)
 
 
 def _offsets(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
@@ -283,6 +285,38 @@ def _offsets(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor 
     while torch.equal(drawn, steps):
         drawn = steps[torch.randperm(len(steps), generator=generator, device=steps.device)]
     return torch.cat([sorted_[:1], drawn.cumsum(0).to(sorted_.dtype)])
+
+
+def equal_segments(tensor: torch.Tensor, beside: Sequence[object]) -> int:
+    """Where integers are offsets of two equal segments or more, from 0 on to a size of another argument or to the last
+    segment's begin: where that ends. 0: they are no such, or may not become others: a plain number is the segments'
+    size, another argument has it beside their number, or without the last end there are as many other integers.
+    """
+    if tensor.dim() != 1 or tensor.numel() < 2 or not _is_whole(tensor) or int(tensor[0]):
+        return 0
+    steps, others = tensor.diff(), [one for one in beside if isinstance(one, torch.Tensor) and one is not tensor]
+    step, last, sizes = int(steps[0]), int(tensor[-1]), {size for one in others for size in one.shape}
+    if step < 2 or not bool((steps == step).all()) or any(type(one) is int and one == step for one in beside):
+        return 0
+    closed = last in sizes
+    count = len(steps) if closed else len(tensor)
+    if any(tuple(one.shape[:2]) == (count, step) for one in others) or count < 2:
+        return 0
+    alone = not any(_is_whole(one) and one.shape == tensor.shape for one in others)
+    return last if closed else last + step if alone and last + step in sizes else 0
+
+
+def in_unequal_segments(tensor: torch.Tensor, end: int, generator: torch.Generator, filled: bool) -> torch.Tensor:
+    """Offsets of other segments up to the same end, none of them empty where they are to be ``filled``, else one."""
+    count = len(tensor) - int(int(tensor[-1]) == end)
+    device, found = tensor.device, tensor
+    while torch.equal(found, tensor):
+        cuts = torch.randperm(end - 1, generator=generator, device=device)[: count - 1].sort().values + 1
+        if not filled:
+            place = int(torch.randint(count - 1, (1,), generator=generator, device=device))
+            cuts[place] = cuts[place + 1] if place + 1 < len(cuts) else end
+        found = torch.cat([tensor[:1], cuts.to(tensor.dtype), tensor[count:]])
+    return found
 
 
 def _of_lines(lines: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
