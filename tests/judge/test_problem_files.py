@@ -459,6 +459,15 @@ def test_plain_numbers_that_are_drawn_belong_to_their_call(judge, tmp_path, draw
     assert verdict.verdict == "passed", verdict.message
 
 
+@pytest.mark.parametrize("read", ["m[0, 0]", "m", "m[:, :1]"])
+def test_what_all_items_may_share_stays_so_while_elements_are_exchanged(judge, tmp_path, read):
+    """A bias of a batch of one was the same for three items, until elements of it changed places."""
+    body = f"y = x * 2 + {read}; return torch.where(y > 0, y, 0.0)"
+    inputs = "[torch.randn(1, 48, 20), torch.randn(1, 1, 20)]"
+    made = judged_items(judge, tmp_path, body, "return (x * 2 + m).relu()", inputs, 3)
+    assert made.verdict == "passed", made.message
+
+
 def judged_items(judge: Judge, folder: Path, body: str, reference: str, inputs: str, batch: int) -> Verdict:
     """The verdict at the file's own sizes and where there are so many items."""
     path = folder / "problem.py"

@@ -341,6 +341,19 @@ def test_rows_that_are_equal_stay_so_where_the_first_one_is_read_alone(tmp_path,
     assert not torch.equal(drawn, problem.inputs(5)[1])
 
 
+@pytest.mark.parametrize(
+    ("reads", "dims"), [("m[0, 0]", {0, 1}), ("m[0]", {0}), ("m[:, 0, None]", {1}), ("m[:1, :1]", {0, 1}), ("m", set())]
+)
+def test_masks_that_are_equal_for_all_items_and_heads_stay_so(tmp_path, reads, dims):
+    """Heads whose masks the file gives alike had other masks each, where it reads those of the first head."""
+    inputs = "return [torch.randn(3, 4, 12, 12), torch.ones(12, 12).tril().bool().expand(3, 4, 12, 12)]"
+    problem = read(write(tmp_path, f"m = more[0]\nreturn x.masked_fill(~{reads}, 0)", inputs)).build({}, "cpu")
+    for seed in range(3):
+        drawn = problem.inputs(seed, "redrawn")[1]
+        assert {dim for dim in (0, 1) if bool((drawn == drawn.narrow(dim, 0, 1)).all())} == dims
+        assert not torch.equal(drawn, problem.inputs(seed)[1])
+
+
 @pytest.mark.parametrize("table", ["torch.rand(20, 4)", "torch.arange(80.0).view(20, 4).cos()"])
 @pytest.mark.parametrize("reads", ["t[0]", "t[:1]", "t"])
 def test_tables_that_are_equal_for_all_items_stay_so(tmp_path, reads, table):

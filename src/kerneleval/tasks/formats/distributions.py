@@ -18,7 +18,7 @@ from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import different, has_equal_rows, says_sizes, with_equal_rows
+from kerneleval.tasks.formats.redrawn import different, repeated, says_sizes
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -97,7 +97,7 @@ class Safe:
     kin: frozenset[int] = frozenset()
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
-    alike: frozenset[int] = frozenset()
+    alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
@@ -142,7 +142,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     problem.ordered = problem.traits.ordered
     limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
-    problem.alike = _repeated(problem)
+    _find_repeated(problem)
     same = _redraw(problem)
     problem.counters = _counters(problem, made)
     if problem.kept == problem.traits.frozen and not problem.counters:
@@ -301,8 +301,9 @@ def _redraw(problem: ModuleProblem) -> list[int]:
             taken = all(takes(min(group), seed) for seed in _REDRAWN)
         if taken:
             found |= group
-            if any(_reads_first(problem, index, weights) for index in group - problem.kin):
-                problem.alike |= group
+            for index in group - problem.kin:
+                args = problem.inputs(1, "redrawn")
+                _find_unread(problem, index, args[index], args, weights)
     problem.kept = frozen - found
     return _unchanging(problem)
 
@@ -335,30 +336,33 @@ def _counters(problem: ModuleProblem, made: Survey) -> frozenset[int]:
     return frozenset(found)
 
 
-def _reads_first(problem: ModuleProblem, index: int, weights: Mapping[str, torch.Tensor]) -> bool:
-    """Whether the file gives equal rows in an argument and reads the first one alone: a candidate may read any row."""
-    args = problem.inputs(1)
-    if not has_equal_rows(args[index]):
-        return False
-    args = problem.inputs(1, "redrawn")
-    others = [*args[:index], with_equal_rows(args[index]), *args[index + 1 :]]
-    pairs = zip(problem.oracle(args, weights), problem.oracle(others, weights), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
+def _find_unread(
+    problem: ModuleProblem,
+    index: int,
+    other: torch.Tensor,
+    args: Sequence[Any],
+    weights: Mapping[str, torch.Tensor],
+) -> None:
+    """Have ``problem.alike`` hold the dims along which the file gives equal elements in an argument and reads the first
+    alone: where they differ, ``other`` gives the same as one in which they are equal. A candidate may read any.
+    """
+    given = problem.find_repeated().get(index, ())
+
+    def gives(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return problem.oracle([*args[:index], value, *args[index + 1 :]], weights)
+
+    dims = [dim for dim in given if all(map(torch.equal, gives(other), gives(repeated(other, [dim]))))]
+    if dims:
+        problem.alike = {**problem.alike, index: tuple(dims)}
 
 
-def _repeated(problem: ModuleProblem) -> frozenset[int]:
-    """Positions of floating arguments that the file gives in equal rows, and of which it reads the first row alone."""
-    args, weights, found = problem.inputs(1), problem.weights(0), set[int]()
-    for index, own in enumerate(problem.outcome(1, lambda number: None)[0]):
-        if not is_float(own) or index in problem.traits.labels or not has_equal_rows(own):
-            continue
-        pairs = []
-        for factor in (1, 1 + _NEAR * torch.rand(own.shape, generator=torch.Generator().manual_seed(1))):
-            other = args[index] * factor
-            other[0] = args[index][0]
-            pairs.append(problem.oracle([*args[:index], other, *args[index + 1 :]], weights))
-        found |= {index} if all(map(torch.equal, *pairs)) else set()
-    return frozenset(found)
+def _find_repeated(problem: ModuleProblem) -> None:
+    """Have ``problem.alike`` hold floating arguments, too."""
+    args, weights = problem.inputs(1), problem.weights(0)
+    for index, own in enumerate(args):
+        if is_float(own) and index not in problem.traits.labels:
+            near = own * (1 + _NEAR * torch.rand(own.shape, generator=torch.Generator().manual_seed(1)))
+            _find_unread(problem, index, near, args, weights)
 
 
 def _is_padded(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from kerneleval.records import Dim, Finding, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks.formats.distributions import Safe, safe_distributions
 from kerneleval.tasks.formats.module_problem import ModuleProblem
-from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.problem_file import ITEMS, ProblemFile
 from kerneleval.tasks.formats.survey import init_arguments
 from kerneleval.tasks.formats.surveys import Surveys
 from kerneleval.tasks.formats.sweep import own_dims, variants
@@ -103,6 +103,8 @@ def _built(file: ProblemFile, safe: Safe, dims: Mapping[str, int], device: str) 
     problem = ModuleProblem(file, dims, device, **safe.options)
     for name, value in safe.attributes.items():
         setattr(problem, name, value)
+    if dims.get(ITEMS, 1) > 1:
+        problem.alike = problem.find_shared(dims[ITEMS]) | dict(problem.alike)
     return problem
 
 

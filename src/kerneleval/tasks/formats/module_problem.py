@@ -57,8 +57,9 @@ from kerneleval.tasks.formats.redrawn import (
     keep_in_order,
     moved_together,
     redrawn,
+    repeated,
+    repeated_dims,
     says_sizes,
-    with_equal_rows,
 )
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
@@ -152,8 +153,8 @@ class ModuleProblem:
     line. What ``unsigned`` and ``kept`` are, ``distributions.py`` finds out.
     """
 
-    alike: frozenset[int] = frozenset()
-    """Positions of arguments whose rows are all equal, and of which it reads the first row alone."""
+    alike: Mapping[int, tuple[int, ...]] = {}
+    """By the position of an argument, the dims along which its elements are equal, and only the first ones are read."""
     ordered: frozenset[int] = frozenset()
     """Positions of arguments whose rows are in order, where they are long enough to tell."""
     counters: frozenset[int] = frozenset()
@@ -271,7 +272,7 @@ class ModuleProblem:
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
-        args = [with_equal_rows(arg) if i in self.alike else arg for i, arg in enumerate(args)]
+        args = [repeated(arg, self.alike[i]) if i in self.alike else arg for i, arg in enumerate(args)]
         return [doubled(arg, self.twice[i]) if i in self.twice else arg for i, arg in enumerate(args)]
 
     def _redrawn(self, args: Sequence[Any], seed: int) -> list[Any]:
@@ -487,6 +488,17 @@ class ModuleProblem:
         with origins.leaving, origins:
             values = self._draw(0)
         return origins.related(values, self._draw(1))
+
+    def find_repeated(self) -> dict[int, tuple[int, ...]]:
+        """By the position of an argument, the dims along which the file gives equal elements at these sizes."""
+        draws = enumerate(zip(self._draw(0), self._draw(1), strict=True))
+        return {index: dims for index, both in draws if (dims := repeated_dims(*both))}
+
+    def find_shared(self, items: int) -> dict[int, tuple[int, ...]]:
+        """What :attr:`alike` is in place of a batch of one: whose items are equal, beside those of another argument."""
+        found: dict[int, tuple[int, ...]] = {i: (0,) for i, dims in self.find_repeated().items() if 0 in dims}
+        batches = (i for i, size in enumerate(self._argument_sizes) if size is not None and size[:1] == (items,))
+        return found if any(i not in found for i in batches) else {}
 
     def find_edges(self) -> Edges:
         """What :attr:`edges` is. Raises UsageError: the file raises in fp64."""

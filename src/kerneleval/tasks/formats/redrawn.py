@@ -107,14 +107,22 @@ def says_sizes(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
     return any(total in (int(one.max()), int(one.max()) + 1, int(one.sum()), one.numel()) for one in whole)
 
 
-def has_equal_rows(tensor: torch.Tensor) -> bool:
-    """Whether it holds several rows along the first dim, all equal."""
-    return tensor.dim() > 1 and len(tensor) > 1 and bool((tensor == tensor[:1]).all())
+def repeated_dims(*draws: object) -> tuple[int, ...]:
+    """Dims but the last along which elements of all these tensors are equal, several of them."""
+    tensors = [one for one in draws if isinstance(one, torch.Tensor)]
+    return tuple(
+        dim
+        for dim in range(min((one.dim() for one in tensors), default=0) - 1)
+        if all(one.shape[dim] > 1 and bool((one == one.narrow(dim, 0, 1)).all()) for one in tensors)
+    )
 
 
-def with_equal_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its first row in place of every other."""
-    return tensor[:1].expand_as(tensor).contiguous()
+def repeated(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """The tensor with its first elements along these dims in place of all others."""
+    first = tensor
+    for dim in dims:
+        first = first.narrow(dim, 0, min(1, first.shape[dim]))
+    return first.expand_as(tensor).contiguous()
 
 
 def add_up(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
