@@ -1336,6 +1336,10 @@ def test_what_all_items_may_share_is_given_to_all(tmp_path):
     surveys, (dims,) = items_of(tmp_path, "return x + more[0]", inputs)
     x, bias = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
     assert not torch.equal(x[0], x[1]) and torch.equal(bias, bias[:1].expand(3, -1, -1))
+    inputs = "[torch.randn(1, 1, 9), torch.randn(1, 5, 9)]"  # a single query for each item
+    surveys, (dims,) = items_of(tmp_path, "return x @ more[0].mT", inputs)
+    x, _ = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
+    assert not torch.equal(x[0], x[1])
     surveys, (dims,) = items_of(tmp_path, "return x * 2", "[torch.randn(1, 1, 9)]")
     (x,) = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
     assert not torch.equal(x[0], x[1])

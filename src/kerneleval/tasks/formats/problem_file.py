@@ -237,15 +237,17 @@ class ProblemFile:
 
 def _of_items(draw: Callable[[], Any], count: int) -> Any:
     """What ``get_inputs()`` gives, with so many draws one behind the other of each tensor whose first size is 1. Beside
-    others, one with further sizes of 1 is repeated: a bias or a mask that all items may share.
+    others, one with further sizes of 1 is repeated, but for the first: a bias or a mask that all items may share.
     """
     draws = [draw() for _ in range(count)]
-    share = any(_is_item(value) and 1 not in value.shape[1:] for value in tree_leaves(draws[0]))
+    items = [value for value in tree_leaves(draws[0]) if _is_item(value)]
+    share = any(1 not in value.shape[1:] for value in items)
 
     def joined(one: Any, *others: Any) -> Any:
         if not _is_item(one):
             return one
-        return torch.cat([one] * count if share and 1 in one.shape[1:] else [one, *others])
+        shared = share and one is not items[0] and 1 in one.shape[1:]
+        return torch.cat([one] * count if shared else [one, *others])
 
     return tree_map(joined, *draws)
 
