@@ -176,6 +176,8 @@ def test_equal_segments_become_unequal(tmp_path, forward, given, end, empty):
         (SUMS, "torch.arange(0, 97, 12), torch.full((8,), 12)"),  # lengths beside
         (SUMS, "torch.arange(0, 97, 12), torch.arange(8).repeat_interleave(12)"),  # numbers of segments
         (SUMS, "torch.arange(0, 97, 12), 12"),  # the longest
+        (SUMS, "torch.arange(0, 97, 12), torch.tensor(12)"),
+        (SUMS, "torch.arange(0, 97, 12), 16"),  # no less than the longest
         (SUMS, "torch.arange(0, 97, 12), torch.rand(8, 12)"),
         (SUMS, "torch.arange(0, 91, 10)"),  # no size
         (

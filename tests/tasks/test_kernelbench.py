@@ -1324,18 +1324,28 @@ def test_a_batch_of_one_grows(tmp_path, forward, inputs):
         ("return x.view(1, 5, 8).cos()", "[torch.randn(1, 40)]", "pass"),
         ("return more[0] @ x.T", "[torch.randn(1, 40), torch.randn(7, 40)]", "pass"),
         ("return x * more[0]", "[torch.randn(1, 40), torch.randn(7, 40)]", "pass"),
+        ("return x + more[0][0][:, None]", "[torch.randn(1, 12, 32), torch.randn(1, 1, 32)]", "pass"),  # layers first
     ],
 )
 def test_no_batch_of_one_grows_where_that_is_another_problem(tmp_path, forward, inputs, init):
     assert not items_of(tmp_path, forward, inputs, init)[1]
 
 
-def test_what_all_items_may_share_is_given_to_all(tmp_path):
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x + more[0]", "[torch.randn(1, 4, 9), torch.randn(1, 4, 1)]"),
+        ("return x @ x.mT + more[0]", "[torch.randn(1, 4, 5, 9), torch.randn(1, 4, 5, 5)]"),  # of the heads
+    ],
+)
+def test_what_all_items_may_share_is_given_to_all(tmp_path, forward, inputs):
     """A kernel may read one bias of a batch of one for all items, or each item's own."""
-    inputs = "[torch.randn(1, 4, 9), torch.randn(1, 4, 1)]"
-    surveys, (dims,) = items_of(tmp_path, "return x + more[0]", inputs)
+    surveys, (dims,) = items_of(tmp_path, forward, inputs)
     x, bias = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
-    assert not torch.equal(x[0], x[1]) and torch.equal(bias, bias[:1].expand(3, -1, -1))
+    assert not torch.equal(x[0], x[1]) and torch.equal(bias, bias[:1].expand_as(bias))
+
+
+def test_the_first_of_several_inputs_is_each_items_own(tmp_path):
     inputs = "[torch.randn(1, 1, 9), torch.randn(1, 5, 9)]"  # a single query for each item
     surveys, (dims,) = items_of(tmp_path, "return x @ more[0].mT", inputs)
     x, _ = ModuleProblem(surveys.file, dims, "cpu").inputs(1)

@@ -332,7 +332,7 @@ class TensorSpec:
     @property
     def scores(self) -> bool:
         """Whether they are what exponentials are taken of, which ``common`` data have far below zero; not queries or
-        keys, of which half types may keep the products in the type, nor arguments of functions at their small end.
+        keys, of which half types may keep the products in the type, nor the argument of ``log_ndtr``.
         """
         return self.common <= _SCORES
 

@@ -204,6 +204,8 @@ _FARTHEST, _FAR_SCORES = 1e31, 3e7
 are nearer: ``exp2(x * c - max * c)``, whose product is not rounded in a fused multiply-add, is off by 2 in the exponent
 there, which cancels, and overflows at some 1e9.
 """
+_FAR_STEP = 8192.0
+"""Such scores are multiples of this: the largest ones are equal or far apart, however a product is rounded."""
 _APART = 1.125
 """Part of this at which the others begin: one may be the largest alone in half types, too."""
 _HALF_FARTHEST = 6
@@ -717,6 +719,8 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
         far = torch.where(first == first.amax(row, keepdim=True), torch.where(side < 0, -1.0, 3.0), far)
         farthest = _FAR_SCORES if spec.scores else _FARTHEST
         value.copy_(far * min(farthest, torch.finfo(value.dtype).max / _HALF_FARTHEST))
+        if spec.scores and value.dtype == torch.float32:
+            value.copy_((value / _FAR_STEP).round() * _FAR_STEP)
 
 
 def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

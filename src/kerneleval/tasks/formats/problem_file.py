@@ -236,18 +236,18 @@ class ProblemFile:
 
 
 def _of_items(draw: Callable[[], Any], count: int) -> Any:
-    """What ``get_inputs()`` gives, with so many draws one behind the other of each tensor whose first size is 1. Beside
-    others, one with further sizes of 1 is repeated, but for the first: a bias or a mask that all items may share.
+    """What ``get_inputs()`` gives, with so many draws one behind the other of each tensor whose first size is 1. One of
+    another shape than the first of them is repeated, for all items may share it (a bias, a mask, a hidden state); but
+    not integers of one dim, as labels and lengths are.
     """
     draws = [draw() for _ in range(count)]
     items = [value for value in tree_leaves(draws[0]) if _is_item(value)]
-    share = any(1 not in value.shape[1:] for value in items)
 
     def joined(one: Any, *others: Any) -> Any:
         if not _is_item(one):
             return one
-        shared = share and one is not items[0] and 1 in one.shape[1:]
-        return torch.cat([one] * count if shared else [one, *others])
+        own = one.shape == items[0].shape or (one.dim() == 1 and not one.is_floating_point())
+        return torch.cat([one, *others] if own else [one] * count)
 
     return tree_map(joined, *draws)
 

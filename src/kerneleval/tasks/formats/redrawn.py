@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -297,14 +297,14 @@ def _offsets(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor 
 
 def equal_segments(tensor: torch.Tensor, beside: Sequence[object]) -> int:
     """Where integers are offsets of two equal segments or more, from 0 on to a size of another argument or to the last
-    segment's begin: where that ends. 0: they are no such, or may not become others: a plain number is the segments'
-    size, another argument has it beside their number, or without the last end there are as many other integers.
+    segment's begin: where that ends. 0: they are no such, or may not become others: a number may say how long
+    they are at most, another argument has it beside their number, or without the last end there are as many integers.
     """
     if tensor.dim() != 1 or tensor.numel() < 2 or not _is_whole(tensor) or int(tensor[0]):
         return 0
     steps, others = tensor.diff(), [one for one in beside if isinstance(one, torch.Tensor) and one is not tensor]
     step, last, sizes = int(steps[0]), int(tensor[-1]), {size for one in others for size in one.shape}
-    if step < 2 or not bool((steps == step).all()) or any(type(one) is int and one == step for one in beside):
+    if step < 2 or not bool((steps == step).all()) or any(step <= one < last for one in _single(beside)):
         return 0
     closed = last in sizes
     count = len(steps) if closed else len(tensor)
@@ -312,6 +312,12 @@ def equal_segments(tensor: torch.Tensor, beside: Sequence[object]) -> int:
         return 0
     alone = not any(_is_whole(one) and one.shape == tensor.shape for one in others)
     return last if closed else last + step if alone and last + step in sizes else 0
+
+
+def _single(values: Iterable[object]) -> list[int]:
+    """The plain integers among values, and those in tensors of one element."""
+    tensors = (one for one in values if isinstance(one, torch.Tensor) and one.numel() == 1 and _is_whole(one))
+    return [*(one for one in values if type(one) is int), *map(int, tensors)]
 
 
 def in_unequal_segments(tensor: torch.Tensor, end: int, generator: torch.Generator, filled: bool) -> torch.Tensor:

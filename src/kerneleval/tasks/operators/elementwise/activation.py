@@ -57,10 +57,6 @@ def _gelu_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
 _LINEAR = homogeneity({0: -2.0}, {0: -2.0})
 _GRAD = {"over": ("grad", "x"), "no_backward": "it is a gradient itself", "relations": (_LINEAR,)}
 
-# Where all that comes out is small, 1 + e ** x has lost its digits.
-_LEFT: Any = {"over": (data("x", "M N", common=-12.0),)}
-_RIGHT: Any = {"over": (data("x", "M N", common=12.0),)}
-
 TASKS = (
     _activation("relu", "out = max(x, 0); gradient 0 at 0", F.relu, 1, nonfinite=True, relations=(_POSITIVE,)),
     _activation("relu6", "out = min(max(x, 0), 6); gradient 0 at 0 and 6", F.relu6, 2, **bent(0.0, 6.0)),
@@ -109,7 +105,7 @@ TASKS = (
         extreme="large",
     ),
     _activation("silu", "out = x * sigmoid(x)", F.silu, 4, relations=(_PLUS_X,), extreme="large"),
-    _activation("mish", "out = x * tanh(log(1 + e ** x))", F.mish, 5, **_LEFT),
+    _activation("mish", "out = x * tanh(log(1 + e ** x))", F.mish, 5),
     _activation(
         "sigmoid",
         "out = 1 / (1 + e ** -x)",
@@ -118,15 +114,7 @@ TASKS = (
         relations=(reflected(lambda out, x: 1 - out),),
         extreme="large",
     ),
-    _activation(
-        "log_sigmoid",
-        "out = log(1 / (1 + e ** -x))",
-        F.logsigmoid,
-        4,
-        relations=(_PLUS_X,),
-        extreme="large",
-        **_RIGHT,
-    ),
+    _activation("log_sigmoid", "out = log(1 / (1 + e ** -x))", F.logsigmoid, 4, relations=(_PLUS_X,), extreme="large"),
     _activation("tanh", "out = tanh(x)", torch.tanh, 1, relations=(ODD,), nonfinite=True),
     _activation("tanhshrink", "out = x - tanh(x)", F.tanhshrink, 2, relations=(ODD,)),
     _activation("softsign", "out = x / (1 + |x|)", F.softsign, 3, relations=(ODD,)),
@@ -138,7 +126,6 @@ TASKS = (
         plain("beta", 1.5),
         relations=(),
         extreme="large",
-        **_LEFT,
     ),
     _activation(
         "hardtanh",
@@ -215,23 +202,12 @@ TASKS = (
         "out = grad * (t + x * sigmoid(x) * (1 - t ** 2)), t = tanh(log(1 + e ** x))",
         _aten.mish_backward,
         12,
-        **_GRAD | {"over": ("grad", *_LEFT["over"])},
+        **_GRAD,
     ),
     _activation(
-        "softplus_backward",
-        "out = grad * sigmoid(beta * x)",
-        _softplus_backward,
-        5,
-        plain("beta", 1.5),
-        **_GRAD | {"over": ("grad", *_LEFT["over"])},
+        "softplus_backward", "out = grad * sigmoid(beta * x)", _softplus_backward, 5, plain("beta", 1.5), **_GRAD
     ),
-    _activation(
-        "log_sigmoid_backward",
-        "out = grad * sigmoid(-x)",
-        _log_sigmoid_backward,
-        4,
-        **_GRAD | {"over": ("grad", *_RIGHT["over"])},
-    ),
+    _activation("log_sigmoid_backward", "out = grad * sigmoid(-x)", _log_sigmoid_backward, 4, **_GRAD),
     _activation(
         "rrelu_with_noise_backward",
         "out = grad * noise, in training mode: noise is 1 where x was above 0, else the slope drawn there",
