@@ -83,6 +83,20 @@ def test_softmax_by_the_logarithm_of_the_sum(dtype: str) -> None:
             assert matches([weights], reference.expect(task, case, args)) == right, (distribution, how, seed)
 
 
+def test_the_entropy_of_one_row_has_its_gradient_by_other_sums() -> None:
+    """All of its elements share one error: 1 of 40 gradients failed."""
+    task, sizes = find("softmax_entropy"), {"M": 1, "N": 7404}
+    case = case_of("softmax_entropy", sizes, dtype="float32", direction="backward")
+    for seed in range(40):
+        args, grads = drawn(task, case, seed)
+        x = args[0].requires_grad_()
+        shares, logs = torch.softmax(x, -1), x - torch.logsumexp(x, -1, keepdim=True)
+        found = torch.autograd.grad(-(shares * logs).sum(-1), x, grads)
+        expectation = reference.expect(task, case, [x.detach()], grads)
+        assert matches(list(found), expectation), seed
+        assert not matches([found[0] * (1 + 2**-15)], expectation), seed
+
+
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 def test_weights_of_one_query_are_made_again(layout: str) -> None:
     """As flash attention does. In the transposed layout both products of one query round otherwise: half failed."""

@@ -153,6 +153,13 @@ def _entropy(x: Tensor) -> Tensor:
     return -(logs.exp() * logs).sum(-1)
 
 
+def _entropy_of_shares(x: Tensor) -> Tensor:
+    """From the softmax and the logarithm of the sum, each rounded by itself: in a single row the errors of all elements
+    are one, and either formula's may be small by chance.
+    """
+    return (torch.softmax(x, -1) * (torch.logsumexp(x, -1, keepdim=True) - x)).sum(-1)
+
+
 _MIDDLE: Any = {"over": "B M N", "axis": 1, "dims": _PLANES}
 _CHANNELS: Any = {"over": "B C H W", "axis": 1, "dims": _IMAGES}
 _BLOCK: Any = {"over": "B H L S", "dims": _SCORES, "group": "Fusion", "level": 2, "source": "model"}
@@ -328,6 +335,8 @@ TASKS = (
         args=(data("x", "M N", common=f"{FAR_BELOW}"),),
         out=("M",),
         reference=_entropy,
+        unfused=(_entropy_of_shares,),
+        in_type=False,
         flops="7 * M * N",
         reduction="N",
         extreme="rows",
