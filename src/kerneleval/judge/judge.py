@@ -225,13 +225,14 @@ class Judge:
             replay=Replay(candidate, source, task_source, self.device.name, protocol, only, replay.store),
             machine=self.machine,
             fail_fast=fail_fast,
-            rests=at_rest(self.device),
+            rests=False,
             started_s=started_s,
             on_event=on_event,
         )
         tell(on_event, "load", 0, len(cases), task.name)
         with registered(self.device.hardware()):
-            verdict = self._check(job, trusted)
+            alone = protocol.timed and judge_count(self.device.hardware()) <= 1
+            verdict = self._check(replace(job, rests=alone and at_rest(self.device)), trusted)
         lines = () if only is not None else self.left_out(task, protocol)
         left = [*task.findings, *(Finding(check="shapes", level="info", message=line) for line in lines)]
         if not self.device.on_hardware:
@@ -390,12 +391,12 @@ def _is_own(case: Case) -> bool:
 
 
 def _without_time(untimed: Mapping[Case, str]) -> list[Finding]:
-    """What is told of right cells that have no time."""
+    """A warning for right cells that could not be timed."""
     if not untimed:
         return []
-    why = f"{len(untimed)} right cells have no time: {next(iter(untimed.values()))}. Let other programs on it end"
-    text = f"{why}; a candidate that queues work and does not wait for it gets no time"
-    return [Finding(check="timing", level="warn", message=text)]
+    why = f"no time in {len(untimed)} cells that are right: {next(iter(untimed.values()))}"
+    todo = "End other programs that use it, then retry. Kernels that the candidate does not wait for do the same"
+    return [Finding(check="timing", level="warn", message=f"{why}. {todo}")]
 
 
 def _without_device_time(outcomes: Iterable[Outcome]) -> list[Finding]:

@@ -218,7 +218,7 @@ _SCORES = -100.0
 
 Extreme = bool | Literal["large", "small", "rows"]
 """Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"rows"``: in every
-second call, large rows lie beyond any number that a kernel puts for hidden or missing ones, below or above."""
+second call, all of a large row lies far below 0, or far above: at 1e31, of scores at 3e7, in float16 at 10,900."""
 
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:

@@ -570,7 +570,7 @@ def _of_other_kernels(call: ReferenceCall) -> bool:
 
 def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
     """Native outputs: of these and those of other layouts and formulas, element by element the one furthest from the
-    oracle. Usual forms of a fused operator round otherwise in the candidate's layout, too.
+    oracle. Usual forms and formulas are asked in the candidate's layout too, in which they may round otherwise.
     """
     there = call.there()
     placed = there.placed() if _of_other_kernels(call) else there
@@ -586,14 +586,14 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
         for turn in range(_FAR_TURNS):
             other = noisy(call.problem, call.args, call.weights, _FP32_BITS, turn)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-    for formula in call.other_formulas():
-        with formula:
-            other = there.natively()
-        if not formula.met:
-            if isinstance(formula, ByKeptLogSums):
-                continue
-            break
-        native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+    for form in forms:
+        for formula in call.other_formulas():
+            with formula:
+                other = form.natively()
+            if formula.met:
+                native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+            elif not isinstance(formula, ByKeptLogSums):
+                break
     return native
 
 

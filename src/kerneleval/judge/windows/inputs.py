@@ -724,12 +724,11 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
 
 
 def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.nearing`` says."""
+    """Multiply arguments that are ``nearing`` by a secret power of two, up to 64."""
     for spec, value in zip(specs, values, strict=True):
         if isinstance(spec, TensorSpec) and spec.nearing:
-            value.mul_(
-                2.0 ** int(torch.randint(_MOST_NEARING, (), generator=stream(seed, f"nearing {spec.name}", "cpu")))
-            )
+            generator = stream(seed, f"nearing {spec.name}", "cpu")
+            value.mul_(2.0 ** int(torch.randint(_MOST_NEARING, (), generator=generator)))
 
 
 def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
