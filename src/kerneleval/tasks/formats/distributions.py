@@ -359,7 +359,8 @@ def _find_unread(
 def _find_repeated(problem: ModuleProblem) -> None:
     """Have ``problem.alike`` hold floating arguments, too."""
     args, weights = problem.inputs(1), problem.weights(0)
-    for index, own in enumerate(args):
+    for index in problem.find_repeated():
+        own = args[index]
         if is_float(own) and index not in problem.traits.labels:
             near = own * (1 + _NEAR * torch.rand(own.shape, generator=torch.Generator().manual_seed(1)))
             _find_unread(problem, index, near, args, weights)

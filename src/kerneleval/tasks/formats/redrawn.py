@@ -296,9 +296,9 @@ def _offsets(sorted_: torch.Tensor, generator: torch.Generator) -> torch.Tensor 
 
 
 def equal_segments(tensor: torch.Tensor, beside: Sequence[object]) -> int:
-    """Where integers are offsets of two equal segments or more, from 0 on to a size of another argument or to the last
-    segment's begin: where that ends. 0: they are no such, or may not become others: a number may say how long
-    they are at most, another argument has it beside their number, or without the last end there are as many integers.
+    """The end of the last of two or more equal segments, of which integers are the offsets: a size of another argument,
+    named by the last offset or one step after it. 0: they are no such offsets; or they must stay as they are, because
+    something else may say how long segments are: a number, two sizes of an argument, or as many other integers.
     """
     if tensor.dim() != 1 or tensor.numel() < 2 or not _is_whole(tensor) or int(tensor[0]):
         return 0
