@@ -159,3 +159,18 @@ def test_every_cross_entropy_is_judged_far_below_zero() -> None:
     assert len(names) > 9
     without = [name for name in names if "common" not in find(name).distributions]
     assert not without
+
+
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
+def test_images_in_other_layouts(layout: str) -> None:
+    """The gradient of ``nll_loss`` of images raised on log-softmaxes that lay as their logits did."""
+    task = find("cross_entropy_image")
+    sizes = {"B": 1, "C": 37, "H": 3, "W": 5}
+    case = case_of(task.name, sizes, direction="backward", distribution="outlier", layout=layout)
+    args, grads = drawn(task, case, 0)
+    assert grads is not None
+    expectation = reference.expect(task, case, args, grads)
+    logits = args[0].contiguous().requires_grad_()
+    torch.nn.functional.cross_entropy(logits, args[1], reduction="none").backward(grads[0])
+    assert expectation.widest is not None
+    assert matches([logits.grad], expectation)

@@ -343,7 +343,7 @@ class _OtherSoftmax(TorchFunctionMode):
             scores, dim, dtype = given.get("input", given.get("self")), given.get("dim"), given.get("dtype")
             if isinstance(scores, torch.Tensor) and isinstance(dim, int) and scores.dim():
                 self.met = True
-                return self.weights(scores if dtype is None else scores.to(dtype), dim)
+                return self.weights(scores if dtype is None else scores.to(dtype), dim).contiguous()  # as torch's own
         return func(*args, **options)
 
 
@@ -399,7 +399,7 @@ def _cross_entropy(
     if targets.is_floating_point() or (label_smoothing and (weight is not None or ignore_index >= 0)):
         return F.cross_entropy(logits, targets, label_smoothing=label_smoothing, **options)
     classes = min(1, logits.dim() - 1)
-    logs = formula.weights(logits, classes)
+    logs = formula.weights(logits, classes).contiguous()  # the gradient of nll_loss of images takes no other
     loss = F.nll_loss(logs, targets, **options)
     if not label_smoothing:
         return loss
