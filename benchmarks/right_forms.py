@@ -130,20 +130,26 @@ def _exp(x: Tensor) -> Tensor:
     return torch.exp2(x * math.log2(math.e))
 
 
-def _logsumexp(x: Tensor) -> Tensor:
+def _top(x: Tensor) -> Tensor:
+    """Each row's maximum; 0 of a row that is minus infinity: what lies before or between it is no number else."""
     top = x.detach().amax(-1, keepdim=True)
+    return top.masked_fill(top.isneginf(), 0.0)
+
+
+def _logsumexp(x: Tensor) -> Tensor:
+    top = _top(x)
     return torch.log(_split_sum(_exp(x - top))) + top[..., 0]
 
 
 def _online_logsumexp(x: Tensor) -> Tensor:
     """One pass over the row: sums are scaled anew where the maximum grows."""
-    top, total = x.detach()[..., :_SPLIT].amax(-1), None
+    top = x.new_full(x.shape[:-1], -math.inf)
+    total = torch.zeros_like(top)
     for part in x.split(_SPLIT, -1):
         higher = torch.maximum(top, part.detach().amax(-1))
-        here = torch.exp(part - higher[..., None]).sum(-1)
-        total = here if total is None else total * torch.exp(top - higher) + here
+        least = higher.masked_fill(higher.isneginf(), 0.0)  # nothing but minus infinity so far
+        total = total * torch.exp(top - least) + torch.exp(part - least[..., None]).sum(-1)
         top = higher
-    assert total is not None
     return torch.log(total) + top
 
 

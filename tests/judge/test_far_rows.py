@@ -15,7 +15,7 @@ from kerneleval.judge.oracle.comparison import matches
 from kerneleval.records import Arg, Case
 from kerneleval.tasks import all_tasks, find
 
-from .conftest import called, case_of, drawn
+from .conftest import called, case_of, drawn, planned
 
 FAR = [n for n, task in all_tasks().items() if any(isinstance(a, Arg) and a.extreme == "rows" for a in task.table.args)]
 DRAWS = 6
@@ -130,3 +130,75 @@ def signs(args: Sequence[Any]) -> tuple[bool, bool]:
 def test_some_calls_have_far_rows_and_some_have_none(dtype: str) -> None:
     drawn_rows = [signs(drawn(find("softmax"), large("softmax", dtype), seed)[0]) for seed in range(24)]
     assert {(True, False), (False, True), (False, False)} == set(drawn_rows)
+
+
+# -- Scores of attention -----------------------------------------------------------------------------------------------
+
+KEYED = [n for n, task in all_tasks().items() if any(isinstance(a, Arg) and a.apart for a in task.table.args)]
+HIDING = {
+    "causal_attention": lambda q, k, rest: torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(),
+    "masked_attention": lambda q, k, rest: rest[0][:, None],
+    "sliding_window_attention": lambda q, k, rest: torch.ones(q.shape[-2], k.shape[-2]).tril().triu(1 - rest[0]).bool(),
+}
+
+
+def attended(
+    name: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, hidden: float = -math.inf, how: str = ""
+) -> Tensor:
+    """Attention with a number in place of hidden scores, or with its weights by another formula."""
+    scale = next(one for one in reversed(rest) if isinstance(one, float))
+    scores = (q * (scale * math.log2(math.e))) @ k.mT if how == "powers of two" else q @ k.mT * scale
+    if name in HIDING:
+        scores = scores.masked_fill(~HIDING[name](q, k, rest), hidden)
+    most = scores.amax(-1, keepdim=True)
+    if how == "powers of two":
+        weights = torch.exp2(scores - most)
+        return weights @ v / weights.sum(-1, keepdim=True)
+    if how == "logarithms of sums":
+        return torch.exp(scores - torch.logsumexp(scores, -1, keepdim=True)) @ v
+    return torch.softmax(scores, -1) @ v
+
+
+def right_ones(name: str, **how: Any) -> list[bool]:
+    """Whether it is right in each of several draws of ``common`` data."""
+    task, found = find(name), []
+    dims = {dim.name: {"B": 2, "H": 3, "L": 24, "S": 30, "D": 32}[dim.name] for dim in task.dims}
+    case = case_of(name, dims, distribution="common")
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        found.append(matches([attended(name, *args, **how)], reference.expect(task, case, args)))
+    return found
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_numbers_for_hidden_scores_are_found_unless_they_are_the_least(name: str) -> None:
+    for hidden in (-1e3, -1e4):
+        assert not all(right_ones(name, hidden=hidden)), hidden
+    for right in (-math.inf, -1e30):
+        assert all(right_ones(name, hidden=right)), right
+
+
+@pytest.mark.parametrize("how", ["powers of two", "logarithms of sums"])
+@pytest.mark.parametrize("name", ["attention", *HIDING])
+def test_far_scores_are_alike_by_every_formula(name: str, how: str) -> None:
+    """One key has all the weight: a logarithm of 32,000 is rounded by 0.001, and so the weights would be."""
+    assert all(right_ones(name, how=how))
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_keys_of_far_queries_differ_and_are_numbers_of_few_bits(name: str) -> None:
+    task, orders = find(name), list[list[float]]()
+    cases = planned(task, distributions=("common",), directions=("forward",))
+    case = next(one for one in cases if one.layout == "contiguous")
+    spec = next(a for a in task.arguments(case.dims_map, "float32") if getattr(a, "apart", ()))
+    for seed in range(12):
+        args, _ = drawn(task, case, seed)
+        query, keys = args[0], args[1].transpose(0, spec.apart[0]).flatten(1)
+        if not (keys == keys[:, :1]).all():
+            assert query.abs().amax() < 100
+            continue
+        assert query.abs().amin() > 1000
+        orders.append(keys[:, 0].tolist())
+        assert sorted(orders[-1]) == [4 + place / 128 for place in range(len(keys))]
+    assert 1 <= len(orders) <= 11
+    assert orders.count(orders[0]) < len(orders)

@@ -274,6 +274,8 @@ class TensorSpec:
     """The mean of ``common`` data; 0: it is N(0, 1), as in half types where these are no scores."""
     common_signs: bool = False
     """Whether the mean of each row (last dim) of ``common`` data is that number or its negative, at random."""
+    apart: tuple[int, ...] = ()
+    """Positions of the dims along which keys are told apart, as ``Arg`` has it; empty: they are not."""
     large_half: float = 16.0
     """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
     large_half_backward: float = 0.0
@@ -449,6 +451,10 @@ class Arg:
     slow: tuple[float, float] = (1.0, 0.0)
     common: float | str = 0.0
     common_signs: bool = False
+    apart: str = ""
+    """Names of the dims along which keys of attention come in a secret order, in every second call of ``common`` data
+    in fp32, forward. Every query (an argument with ``common_signs``) is 1,024 times larger then: its scores are above
+    30,000 or below -30,000, and one key has all the weight, by any formula."""
     large_half: float = 16.0
     large_half_backward: float = 0.0
 
@@ -466,10 +472,10 @@ class Arg:
         """Its sizes at given dims, outermost first."""
         return tuple([size for name in self.shape.split() for size in _sizes(sizes[name])])
 
-    def _places(self, sizes: Sizes) -> tuple[int, ...]:
-        """Positions in the shape of the dims along a row."""
+    def _places(self, names: str, sizes: Sizes) -> tuple[int, ...]:
+        """Positions of the named dims in the shape."""
         every = [name for name in self.shape.split() for _ in _sizes(sizes[name])]
-        return tuple([place for name in self.along.split() for place, own in enumerate(every) if own == name])
+        return tuple([place for name in names.split() for place, own in enumerate(every) if own == name])
 
     def at(self, sizes: Sizes, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
@@ -508,12 +514,13 @@ class Arg:
             nearing=self.nearing,
             ties=self.ties,
             step=self.step,
-            along=self._places(sizes),
+            along=self._places(self.along, sizes),
             edges=tuple([float(sizes.value(edge, self.name, "edges")) for edge in self.edges]),
             far=self.far,
             slow=self.slow,
             common=sizes.value(self.common, self.name, "common"),
             common_signs=self.common_signs,
+            apart=self._places(self.apart, sizes),
             large_half=self.large_half,
             large_half_backward=self.large_half_backward,
         )

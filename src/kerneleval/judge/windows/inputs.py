@@ -204,6 +204,10 @@ _FARTHEST, _FAR_SCORES = 1e31, 3e7
 are nearer: ``exp2(x * c - max * c)``, whose product is not rounded in a fused multiply-add, is off by 2 in the exponent
 there, which cancels, and overflows at some 1e9.
 """
+_FAR_QUERY, _NEAREST_KEY, _KEY_STEP = 1024.0, 4.0, 2.0**-7
+"""Factor of queries whose scores are far from 0; the least number of their keys, and the distance of two. By the scale
+``D ** -0.5`` scores are about 131,072 and more, and 256 apart.
+"""
 _FAR_STEP = 8192.0
 """Such scores are multiples of this: the largest ones are equal or far apart, however a product is rounded."""
 _APART = 1.125
@@ -318,6 +322,8 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _half_steps(specs, values, seed)
             _multiples(specs, values, seed)
             _one_sided(specs, values, seed)
+        case "common" if case.direction == "forward":
+            _far_scores(specs, values, seed)
         case "full":  # of two what differs is counted
             whole = [
                 v for v, s in zip(values, specs, strict=True) if isinstance(s, TensorSpec) and s.values == "integers"
@@ -721,6 +727,24 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
         value.copy_(far * min(farthest, torch.finfo(value.dtype).max / _HALF_FARTHEST))
         if spec.scores and value.dtype == torch.float32:
             value.copy_((value / _FAR_STEP).round() * _FAR_STEP)
+
+
+def _far_scores(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """What ``Arg.apart`` says. A number put for the scores of hidden keys may be the largest then. Keys have few bits
+    and are equal along all other dims: no rounding changes their order, or brings two near one another.
+    """
+    tensors = [(s, v) for s, v in zip(specs, values, strict=True) if isinstance(s, TensorSpec) and s.common]
+    keys = [(spec, value) for spec, value in tensors if spec.apart and value.dtype == torch.float32]
+    if not keys or int(torch.randint(2, (), generator=stream(seed, "far scores", "cpu"))):
+        return
+    for spec, value in keys:
+        sizes = [count if dim in spec.apart else 1 for dim, count in enumerate(value.shape)]
+        generator = stream(seed, f"order of {spec.name}", str(value.device))
+        order = torch.randperm(math.prod(sizes), generator=generator, device=value.device).view(sizes)
+        value.copy_((_NEAREST_KEY + order * _KEY_STEP).expand(value.shape))
+    for spec, value in tensors:
+        if spec.common_signs:
+            value.mul_(_FAR_QUERY)
 
 
 def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

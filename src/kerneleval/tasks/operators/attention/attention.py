@@ -32,9 +32,11 @@ _SCALE = plain("scale", formula="D ** (-0.5)")
 _WITHOUT = ("constant", "large_scale", "small_scale")
 
 
-_COMMON = "sqrt(128 / sqrt(D))"
+SCORES_NEAR = "sqrt(128 / sqrt(D))"
 """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few; of
 queries about its negative, all scores are far below zero."""
+OF_QUERIES: Any = {"common": SCORES_NEAR, "common_signs": True}
+"""What is drawn in their place."""
 
 
 def _width() -> Dim:
@@ -178,8 +180,8 @@ TASKS = (
         "out = softmax(q k^T * scale) v",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
-            data("q", "B H L D", common=_COMMON, common_signs=True),
-            data("k", "B H S D", common=_COMMON),
+            data("q", "B H L D", **OF_QUERIES),
+            data("k", "B H S D", common=SCORES_NEAR, apart="S"),
             data("v", "B H S D"),
             _SCALE,
         ),
@@ -203,8 +205,8 @@ TASKS = (
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L", low=_LEAST), size("D", high=128)),
         derive={"S": "L"},
         args=(
-            data("q", "B H L D", common=_COMMON, common_signs=True),
-            data("k", "B H L D", common=_COMMON),
+            data("q", "B H L D", **OF_QUERIES),
+            data("k", "B H L D", common=SCORES_NEAR, apart="L"),
             data("v", "B H L D"),
             _SCALE,
         ),
@@ -235,8 +237,8 @@ TASKS = (
         ),
         derive={"heads": "G * R"},
         args=(
-            data("q", "B heads L D", common=_COMMON, common_signs=True),
-            data("k", "B G S D", common=_COMMON),
+            data("q", "B heads L D", **OF_QUERIES),
+            data("k", "B G S D", common=SCORES_NEAR, apart="S"),
             data("v", "B G S D"),
             _SCALE,
         ),
@@ -259,8 +261,8 @@ TASKS = (
         "out = softmax(q k^T * scale) v over the keys that mask[b, l] allows; every query sees at least one key",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
-            data("q", "B H L D", common=_COMMON, common_signs=True),
-            data("k", "B H S D", common=_COMMON),
+            data("q", "B H L D", **OF_QUERIES),
+            data("k", "B H S D", common=SCORES_NEAR, apart="S"),
             data("v", "B H S D"),
             mask("mask", "B L S"),
             _SCALE,

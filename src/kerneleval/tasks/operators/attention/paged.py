@@ -17,8 +17,9 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import data, fixed, index, operator, plain, size
+from kerneleval.tasks.operators.attention.attention import OF_QUERIES, SCORES_NEAR
 from kerneleval.tasks.operators.attention.kv_cache import sequences
-from kerneleval.tasks.operators.attention.variants import SCORES_NEAR, Attend, at_once, separately, separately_late
+from kerneleval.tasks.operators.attention.variants import Attend, at_once, separately, separately_late
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 Tensor = torch.Tensor
@@ -166,7 +167,7 @@ _SLOTS = 2**24
 """Most scores of one case."""
 
 
-_QUERY = data("query", "B heads D", common=SCORES_NEAR, common_signs=True)
+_QUERY = data("query", "B heads D", **OF_QUERIES)
 _PLAIN = (data("keys", "V S G D", common=SCORES_NEAR), data("values", "V S G D"))
 _APART = (data("keys", "V G W S lanes", common=SCORES_NEAR), data("values", "V G D S"))
 _TABLE = index("table", "B N", "V")
@@ -273,7 +274,7 @@ TASKS = (
         "number p; the first sequence starts at token 0, the others at the sorted cuts",
         _prefill,
         (
-            data("query", "T heads D", common=SCORES_NEAR, common_signs=True),
+            data("query", "T heads D", **OF_QUERIES),
             *_PLAIN,
             _TABLE,
             index("lengths", "B", "N * S - T + 1", lengths=True),
@@ -293,7 +294,7 @@ TASKS = (
         "turned ones, the same for all heads",
         _mla_decode,
         (
-            data("query", "B heads D", common=SCORES_NEAR, common_signs=True),
+            data("query", "B heads D", **OF_QUERIES),
             data("cache", "V S D", common=SCORES_NEAR),
             _TABLE,
             _LENGTHS,

@@ -14,11 +14,12 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import LAYOUTS, Plain, Task
 from kerneleval.tasks.define import data, fixed, index, mask, operator, plain, size
+from kerneleval.tasks.operators.attention.attention import OF_QUERIES, SCORES_NEAR
 from kerneleval.tasks.operators.movement.movement import copied, moved
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
-__all__ = ["SCORES_NEAR", "TASKS", "Attend", "at_once", "separately", "separately_late"]
+__all__ = ["TASKS", "Attend", "at_once", "separately", "separately_late"]
 
 Tensor = torch.Tensor
 Attend = Callable[[Tensor, Tensor, Tensor, float, Tensor], Tensor]
@@ -158,16 +159,12 @@ def _vertical_slash_blocks(vertical: Tensor, slash: Tensor, blocks: int, width: 
     return found[..., :-1].tril()
 
 
-SCORES_NEAR = "sqrt(128 / sqrt(D))"
-"""As in ``attention``: queries and keys about this number have scores about 128, or far below zero."""
-
-
 _LEAST, _MOST = 4, 2**26
 _FEW = (fixed("P", low=2), fixed("Q", low=2))
 _SCALE = plain("scale", formula="D ** (-0.5)")
-_QKV = (data("q", "B H L D", common=SCORES_NEAR, common_signs=True), data("k", "B H S D", common=SCORES_NEAR),
+_QKV = (data("q", "B H L D", **OF_QUERIES), data("k", "B H S D", common=SCORES_NEAR, apart="S"),
         data("v", "B H S D"))  # fmt: skip
-_SAME = (data("q", "B H L D", common=SCORES_NEAR, common_signs=True), data("k", "B H L D", common=SCORES_NEAR),
+_SAME = (data("q", "B H L D", **OF_QUERIES), data("k", "B H L D", common=SCORES_NEAR, apart="L"),
          data("v", "B H L D"))  # fmt: skip
 _BATCH = (fixed("B", high=4), fixed("H", low=2, high=16))
 _WIDTH = fixed("D", low=16, high=128, multiple_of=16)
@@ -201,7 +198,7 @@ def _attention(
     ``fused``: the reference calls PyTorch's fused attention. Other references keep the scores ``within`` fp32.
     """
     settings: dict[str, Any] = {
-        **(_CAUSAL if over is _SAME else _BOTH),
+        **(_CAUSAL if over[0].shape == over[1].shape else _BOTH),
         "out": ("B H L D",),
         "flops": f"B * H * L * S * (4 * D + {each})",
         "where": f"S >= {_LEAST} and B * H * L * D > 0 and (B * H * L * S <= {_MOST})",
@@ -270,7 +267,7 @@ TASKS = (
         "out = softmax(q k^T * scale + slopes[h] * (j - i)) v, where query i sees the keys j <= i",
         _alibi_attention,
         data("slopes", "H", values="uniform", differentiable=False),
-        over=_SAME,
+        over=(_SAME[0], data("k", "B H L D", common=SCORES_NEAR), _SAME[2]),  # a slope brings keys near one another
         fused=True,
         relations=(*_BATCHES, _HEADS_ALL),
     ),
@@ -343,8 +340,8 @@ TASKS = (
         _packed_attention,
         index("cuts", "others", "L + 1", lengths=True),
         over=(
-            data("q", "L H D", common=SCORES_NEAR, common_signs=True),
-            data("k", "L H D", common=SCORES_NEAR),
+            data("q", "L H D", **OF_QUERIES),
+            data("k", "L H D", common=SCORES_NEAR, apart="L"),
             data("v", "L H D"),
         ),
         fused=True,
