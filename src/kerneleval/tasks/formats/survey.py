@@ -193,6 +193,8 @@ def _positional(file: ProblemFile, namespace: ModuleType, given: Sequence[Any]) 
 
 
 _MAX_TENSOR_ELEMENTS = 4096
+_MOST_WRITTEN = 1 << 20
+"""Numbers of a vector that is looked at."""
 
 
 def _check_plain(file: ProblemFile, place: int | str, value: Any, where: str = "get_init_inputs()") -> None:
@@ -267,19 +269,49 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
     each is a value of its own, in the form (``records/nested.py``). Raises UsageError: it raises or gives no list, or
     something in it is not judged.
     """
-    given = _made_on(device, file, "get_inputs()", seed, namespace.get_inputs)
-    if not isinstance(given, (list, tuple)):
-        raise UsageError(_no_list(file, "get_inputs()", given, "[x]"))
-    try:
-        values, form = flat(given, lambda value: isinstance(value, torch.Tensor))
-    except UsageError as error:
-        raise UsageError(f"{file.path}: get_inputs() gives {error}") from error
+    values, form = _given(file, namespace, device, seed)
     for index, value in enumerate(values):
         if not isinstance(value, torch.Tensor):
             _check_plain(file, index, value, "get_inputs()")
         elif what := _unjudged(value, device):
             raise UsageError(f"{file.path}: get_inputs() argument {index} is {what}")
     return [v.detach().to(device) if isinstance(v, torch.Tensor) else v for v in values], form
+
+
+def _given(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> tuple[list[Any], Form | None]:
+    """What ``get_inputs()`` gives as it is; for :func:`call_inputs`."""
+    given = _made_on(device, file, "get_inputs()", seed, namespace.get_inputs)
+    if not isinstance(given, (list, tuple)):
+        raise UsageError(_no_list(file, "get_inputs()", given, "[x]"))
+    try:
+        return flat(given, lambda value: isinstance(value, torch.Tensor))
+    except UsageError as error:
+        raise UsageError(f"{file.path}: get_inputs() gives {error}") from error
+
+
+def written_out(file: ProblemFile, dims: Mapping[str, int]) -> tuple[list[Any], list[Any]]:
+    """What ``get_inputs()`` gives, where all but short vectors that it counts or writes out have no memory, and the
+    arguments of ``Model``. Raises UsageError: it raises, or reads values that are not there.
+    """
+    namespace = file.execute(dims)
+    arguments, keywords = init_arguments(file, namespace, 0)
+    with _Written():
+        values = _given(file, namespace, "meta", 0)[0]
+    return values, [*arguments, *keywords.values()]
+
+
+class _Written(TorchFunctionMode):
+    """Has vectors that are counted or written out hold their numbers."""
+
+    makers = (torch.arange, torch.tensor, torch.as_tensor, torch.full, torch.zeros, torch.ones, torch.linspace)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call, or the same in memory."""
+        out = func(*args, **(kwargs or {}))
+        short = func in self.makers and out.is_meta and out.dim() <= 1 and out.numel() <= _MOST_WRITTEN
+        return func(*args, **{**(kwargs or {}), "device": "cpu"}) if short else out
 
 
 def _no_list(file: ProblemFile, function: str, given: Any, example: str) -> str:

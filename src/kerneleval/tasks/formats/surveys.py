@@ -12,7 +12,7 @@ from kerneleval.records import Argument, TensorSpec, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import add_up
-from kerneleval.tasks.formats.survey import Survey, other_draw, survey
+from kerneleval.tasks.formats.survey import Survey, other_draw, survey, written_out
 
 MINIATURE_BYTES, MINIATURE_FLOPS = 4 << 20, 200_000_000
 """Bytes and operations up to which a problem is run to see what it does."""
@@ -38,6 +38,7 @@ class Surveys:
     def __init__(self, file: ProblemFile) -> None:
         self.file = file
         self._known: dict[tuple[tuple[str, int], ...], Survey | UsageError] = {}
+        self._of_segments: dict[tuple[tuple[str, int], ...], bool] = {}
         self.units: list[Any] | None = None
         """What can be varied (``sweep.py``), where that was asked."""
         self.takes_items: bool | None = None
@@ -62,13 +63,61 @@ class Surveys:
         return other_draw(self.file, "cpu" if self.at({}).real else "meta")
 
     def probe(self, dims: Mapping[str, int]) -> Survey | None:
-        """The survey at these dims; None where the file raises, or once this file has had its share of tries."""
+        """The survey at these dims; None where the file raises, or its segments are others than it has (see
+        :meth:`_keeps_segments`), or once this file has had its share of tries.
+        """
         if len(self._known) > self._probes:
             return None
         try:
-            return self.at(dims)
+            made, key = self.at(dims), tuple(sorted(dims.items()))
+            if key not in self._of_segments:
+                self._of_segments[key] = self._keeps_segments(made, dims)
+            return made if self._of_segments[key] else None
         except UsageError:
             return None
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the file gives offsets that it counts or writes out."""
+        return bool(self._offsets)
+
+    @functools.cached_property
+    def _offsets(self) -> dict[int, torch.Tensor]:
+        """Vectors that ascend from 0, in steps of which some are above 1, and that the file counts or writes out."""
+        if not any(isinstance(a, TensorSpec) and _is_index(a) and len(a.shape) == 1 for a in self.at({}).arguments):
+            return {}
+        try:
+            values = enumerate(self._written_out[0])
+        except UsageError:
+            return {}
+        vectors = ((i, v) for i, v in values if isinstance(v, torch.Tensor) and not v.is_meta and v.dim() == 1)
+        whole = ((i, v.long()) for i, v in vectors if len(v) > 1 and not (v.is_floating_point() or v.is_complex()))
+        return {i: v for i, v in whole if not int(v[0]) and int(v.diff().min()) >= 0 and int(v.diff().max()) > 1}
+
+    @functools.cached_property
+    def _written_out(self) -> tuple[list[Any], list[Any]]:
+        return written_out(self.file, {})
+
+    def _keeps_segments(self, made: Survey, dims: Mapping[str, int]) -> bool:
+        """Whether offsets end at the last row of an argument if they did, and there are as many segments as weights, or
+        as ``Model`` is told, if there were. ``T // N`` rows each are fewer than T rows where N does not divide T.
+        """
+        if not self._offsets:
+            return True
+        base, (_, told), (drawn, told_now) = self.at({}), self._written_out, written_out(self.file, dims)
+        plain = [(a, b) for a, b in zip(told, told_now, strict=False) if type(a) is type(b) is int]
+        weights = _sizes(base.weights, made.weights)
+        for index, own in self._offsets.items():
+            other = drawn[index] if index < len(drawn) else None
+            if not isinstance(other, torch.Tensor) or other.is_meta or not other.numel():
+                return True
+            sizes = _sizes(*((*one.arguments[:index], *one.arguments[index + 1 :]) for one in (base, made)))
+            ends = [now for was, now in sizes if was == int(own[-1])]
+            last = int(bool(ends))
+            many = [now for was, now in (*sizes, *weights, *plain) if was == len(own) - last]
+            if (ends and int(other[-1]) not in ends) or (many and len(other) - last not in many):
+                return False
+        return True
 
     def drawn(self, dims: Mapping[str, int]) -> Survey | None:
         """The same; None too where a small file draws no such inputs, positions that it writes out lie outside of them,
@@ -196,6 +245,13 @@ def _most(tensor: torch.Tensor) -> Iterator[int]:
     yield int(tensor.max())
     if tensor.dim() == 1:
         yield int(tensor.to(torch.int64).diff().max())  # differences of unsigned numbers wrap
+
+
+def _sizes(own: Sequence[Argument], other: Sequence[Argument]) -> list[tuple[int, int]]:
+    """Each size of tensors, and what it is of others."""
+    pairs = zip(own, other, strict=False)
+    shapes = [(a.shape, b.shape) for a, b in pairs if isinstance(a, TensorSpec) and isinstance(b, TensorSpec)]
+    return [pair for a, b in shapes for pair in zip(a, b, strict=False)]
 
 
 def _is_index(spec: Argument) -> bool:

@@ -187,7 +187,7 @@ def _units(surveys: Surveys) -> list[Unit]:
             unit = Unit(names, value)
             least = 1 if value > 3 or _is_size(surveys, {}, unit) else 2
             runs_at_one = least > 1 and surveys.probe(unit.at(1)) is not None  # a pair's two rows are no size
-            more = (value + 1, 2 * value) if runs_at_one else ()
+            more = (value + 1, 2 * value) if runs_at_one or surveys.has_segments else ()
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
@@ -436,11 +436,13 @@ def _choices(among: Sequence[Unit], most: int, rng: random.Random) -> Iterator[l
 
 def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[int]]], *, large: bool) -> dict[str, int]:
     """Units, each with the first of its values at which the problem runs together with those so far. Those of plain
-    arguments come first: they are the length of something.
+    arguments come first: they are the length of something. Rows of segments may have to be a multiple of another unit.
     """
     dims: dict[str, int] = {}
     for unit, values in sorted(changes, key=lambda change: not _is_plain(surveys, change[0])):
-        for value in dict.fromkeys(values):
+        others = [dims.get(one.names[0], one.value) for one, _ in changes if one != unit and surveys.has_segments]
+        multiples = [v // other * other for v in values for other in others if unit.value % other == 0]
+        for value in dict.fromkeys((*values, *multiples)):
             made = surveys.probe({**dims, **unit.at(value)}) if value >= 1 and value != unit.value else None
             if made is not None and value == 1 and not _may_be_one(surveys, dims, unit, made):
                 continue

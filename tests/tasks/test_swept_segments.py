@@ -1,0 +1,83 @@
+"""Other sizes of problem files that give offsets: segments cover what they covered, and are as many as they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import shrink, variants
+
+FILE = """
+import torch
+
+N, T, D, S = {sizes}
+
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.n = n{weight}
+
+    def forward(self, x, offsets):
+        sums = torch.cat([x.new_zeros(1, x.shape[1]), x.cumsum(0)])
+        return sums[{ends}] - sums[offsets[:{last}]]
+
+def get_inputs():
+    return [torch.randn(T, D), {offsets}]
+
+def get_init_inputs():
+    return [{count}]
+"""
+
+
+def made(folder, offsets, sizes="4, 64, 12, 16", *, closed=True, weight="", count="0"):
+    path = folder / "problem.py"
+    ends = "offsets[1:]" if closed else "torch.cat([offsets[1:], offsets.new_full((1,), x.shape[0])])"
+    last = "-1" if closed else ""
+    path.write_text(FILE.format(offsets=offsets, sizes=sizes, ends=ends, last=last, weight=weight, count=count))
+    file = ProblemFile(path)
+    surveys = Surveys(file)
+    found = [dims for _, dims in variants(surveys)]
+    return found, [ModuleProblem(file, dims, "cpu").inputs(1) for dims in (*found, shrink(surveys, 2000, 10**6))]
+
+
+CLOSED = [
+    "torch.arange(0, T + 1, T // N)",
+    "torch.arange(0, T + 1, S)",
+    "torch.arange(N + 1, dtype=torch.int32) * (T // N)",
+    "torch.tensor([i * (T // N) for i in range(N + 1)])",
+    "torch.cat([torch.zeros(1, dtype=torch.long), torch.full((N,), T // N).cumsum(0)])",
+]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "sizes"), [*((one, "4, 64, 12, 16") for one in CLOSED), (CLOSED[1], "3, 60, 10, 20")]
+)
+def test_segments_end_where_the_rows_do(tmp_path, offsets, sizes):
+    """Who finds each row's segment was wrong where the last rows were in none."""
+    found, drawn = made(tmp_path, offsets, sizes)
+    assert len(found) >= 5 and len({len(x) for x, _ in drawn}) > 2
+    assert all(int(ends[-1]) == len(x) for x, ends in drawn)
+
+
+def test_segments_of_large_files_end_where_the_rows_do(tmp_path):
+    """No numbers are drawn of these, but the offsets are."""
+    found, drawn = made(tmp_path, CLOSED[0], "8, 65536, 96, 8")
+    assert len(found) >= 5 and all(int(ends[-1]) == len(x) for x, ends in drawn)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("weight", ["", "; self.w = torch.nn.Parameter(torch.ones(n))"])
+def test_there_are_as_many_segments_as_the_model_has(tmp_path, closed, weight):
+    """16 segments beside weights of 13: who takes a weight for each failed."""
+    offsets = CLOSED[0] if closed else "torch.arange(0, T, T // N)"
+    found, drawn = made(tmp_path, offsets, closed=closed, weight=weight, count="N")
+    assert len(found) >= 5 and len({dims["N"] for dims in found}) > 1
+    assert all(len(ends) - closed == dims["N"] for dims, (_, ends) in zip(found, drawn, strict=False))
+
+
+def test_bags_of_no_told_number_keep_odd_sizes(tmp_path):
+    """The last bag goes up to the last row, however long it is."""
+    found, drawn = made(tmp_path, "torch.arange(0, T, T // N)", closed=False)
+    assert any(dims["T"] % dims["N"] for dims in found) and any(len(x) % 2 for x, _ in drawn)
