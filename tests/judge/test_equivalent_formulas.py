@@ -44,6 +44,60 @@ def test_what_has_no_softmax_is_left_alone() -> None:
     assert torch.equal(found, torch.relu(x @ x.mT))
 
 
+def _exponentials(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    return torch.exp(x - x.max(dim, keepdim=True)[0])
+
+
+def _normalised_later(x: torch.Tensor) -> torch.Tensor:
+    e = (x - x.amax(-1, keepdim=True)).exp()
+    return (e @ torch.eye(x.shape[1])) / torch.sum(e, dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "softmax",
+    [
+        lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True),
+        lambda x: (e := _exponentials(x)).div(e.sum(dim=1, keepdim=True)),
+        lambda x: ((e := _exponentials(x.T, 0)) / torch.sum(e, 0, True)).T,
+        _normalised_later,
+    ],
+)
+def test_a_softmax_that_is_written_out_is_one(softmax: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Who takes the logarithm of each row's sum failed in one of six verdicts where a file writes softmax out."""
+    x = 50 * torch.randn(64, 50, generator=torch.Generator().manual_seed(7))
+    with ByLogSums() as sums:
+        found = softmax(x)
+    exact = torch.softmax(x.double(), -1)
+    assert sums.met and torch.allclose(found.double(), exact, rtol=0, atol=1e-4)
+    assert (found - exact).abs().max() > 3 * (softmax(x) - exact).abs().max()
+
+
+def _written(x: torch.Tensor) -> torch.Tensor:
+    e = torch.exp(x - x.amax(-1, keepdim=True))
+    total = e.sum(-1, keepdim=True)
+    e[:, 0] = 0
+    return e / total
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _written,
+        lambda x: (e := _exponentials(x)) / e.sum(0, keepdim=True),
+        lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True).T,
+        lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + 1),
+        lambda x: (e := torch.exp(x - torch.arange(50.0))) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.exp(x - x.max())) / e.sum(),
+        lambda x: _exponentials(x) / _exponentials(x).sum(-1, keepdim=True),
+    ],
+)
+def test_what_is_no_softmax_is_left_alone(other: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.randn(50, 50, generator=torch.Generator().manual_seed(7))
+    with ByLogSums() as sums:
+        found = other(x)
+    assert torch.equal(found, other(x)) and not sums.met
+
+
 @pytest.mark.parametrize("sums", [torch.float32, torch.float64])
 @pytest.mark.parametrize("weights", [torch.float32, torch.float64])
 def test_softmax_has_its_gradient_from_rounded_weights(weights: torch.dtype, sums: torch.dtype) -> None:

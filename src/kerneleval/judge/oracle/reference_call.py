@@ -13,11 +13,12 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from kerneleval.devices.cpu import worker_threads
 from kerneleval.judge.oracle.expectation import PROBE, as_real
@@ -347,15 +348,77 @@ class _OtherSoftmax(TorchFunctionMode):
         return func(*args, **options)
 
 
+class _Step(NamedTuple):
+    name: str
+    given: Sequence[Any]
+    """What it took, first the tensor that may be written later."""
+    version: int
+    """Of that tensor."""
+
+
 class ByLogSums(_OtherSoftmax):
     """While it is entered, softmax is made from the logarithm of each row's sum, as by kernels that keep or combine
     such logarithms (FlashDecoding, cross entropies). Of scores in the thousands that number is rounded more coarsely
     than the weights are, and the native softmax may show nothing of it.
+
+    So is a softmax that is written out: ``e / e.sum(dim, keepdim=True)`` of ``e = exp(x - m)``, where ``m`` is one
+    number for all of the dim, also if ``e`` was multiplied by a matrix before it is divided.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = WeakTensorKeyDictionary()
+        """By what comes out of a step of a softmax that is written out, that step and what it took."""
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         """``exp(x - log sum exp(x))``."""
         return torch.exp(scores - torch.logsumexp(scores, dim, keepdim=True))
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call, or the same by another formula."""
+        name, given = getattr(func, "__name__", ""), [*args, *(kwargs or {}).values()]
+        if name == "div" and len(given) == 2 and (found := self._quotient(*given)) is not None:
+            return found
+        out = super().__torch_function__(func, types, args, kwargs)
+        before = self._step(args[0]) if args else None
+        if name == "sub" and len(given) == 2 and isinstance(given[0], torch.Tensor):
+            self._steps.pop(given[0], None)  # else a long chain of differences would be kept
+            self._steps[out] = _Step("sub", given, given[0]._version)
+        elif name == "exp" and before is not None and before.name == "sub":
+            self._steps[out] = before._replace(name="exp")
+        elif name in ("sum", "matmul") and before is not None and before.name == "exp":
+            self._steps[out] = _Step(name, given, args[0]._version)
+        return out
+
+    def _step(self, made: Any, name: str = "") -> _Step | None:
+        """The step that made a value, of this name if one is given; None: it is none, or something was written since
+        then.
+        """
+        step: _Step | None = self._steps.get(made) if isinstance(made, torch.Tensor) else None
+        known = step is not None and name in ("", step.name) and not made._version
+        return step if known and step is not None and step.given[0]._version == step.version else None
+
+    def _quotient(self, number: Any, by: Any) -> torch.Tensor | None:
+        """A softmax that is written out, at its last step; None: it is none."""
+        total = self._step(by, "sum")
+        made = self._step(total.given[0], "exp") if total is not None else None
+        if total is None or made is None or len(total.given) != 3 or type(total.given[1]) is not int:
+            return None
+        weights, dim, keepdim = total.given
+        scores, shift = made.given
+        dim %= scores.dim()
+        if not keepdim or torch.broadcast_shapes(scores.shape, getattr(shift, "shape", ())) != scores.shape:
+            return None
+        if getattr(shift, "shape", ())[dim - scores.dim() :][:1] not in ((), (1,)):
+            return None
+        product = self._step(number, "matmul") if dim == scores.dim() - 1 else None
+        if number is not weights and (product is None or product.given[0] is not weights):
+            return None
+        self.met = True
+        found = self.weights(scores, dim)
+        return found if product is None else found @ product.given[1]
 
 
 class ByKeptLogSums(_OtherSoftmax):
