@@ -173,17 +173,11 @@ def test_equal_segments_become_unequal(tmp_path, forward, given, end, empty):
 @pytest.mark.parametrize(
     ("forward", "given"),
     [
-        (SUMS, "torch.arange(0, 97, 12), torch.full((8,), 12)"),  # lengths beside
-        (SUMS, "torch.arange(0, 97, 12), torch.arange(8).repeat_interleave(12)"),  # numbers of segments
         (SUMS, "torch.arange(0, 97, 12), 12"),  # the longest
         (SUMS, "torch.arange(0, 97, 12), torch.tensor(12)"),
         (SUMS, "torch.arange(0, 97, 12), 16"),  # no less than the longest
         (SUMS, "torch.arange(0, 97, 12), torch.rand(8, 12)"),
         (SUMS, "torch.arange(0, 91, 10)"),  # no size
-        (
-            "return torch.stack([x[a:b].sum(0) for a, b in zip(*more)])",
-            "torch.arange(0, 96, 12), torch.arange(12, 97, 12)",
-        ),
         ("return x.view(len(more[0]) - 1, -1, 5).sum(1)", "torch.arange(0, 97, 12)"),  # it reads no more than how many
     ],
 )
@@ -193,6 +187,60 @@ def test_equal_segments_stay_where_something_else_says_so(tmp_path, forward, giv
     for seed in range(5):
         for own, other in zip(problem.inputs(seed)[1:], problem.inputs(seed, "redrawn")[1:], strict=True):
             assert not isinstance(own, torch.Tensor) or own.is_floating_point() or torch.equal(own, other)
+
+
+IDS, POSITIONS = "torch.arange(8).repeat_interleave(12)", "torch.arange(12).repeat(8)"
+BY_IDS = "return x.new_zeros(8, 5).index_add_(0, more[0], x)"
+LOOP = "return torch.stack([x[a:b].sum(0) for a, b in zip(*more)])"
+
+
+UNEQUAL = "torch.tensor([9, 12, 3, 20, 8, 30, 5, 9])"
+
+
+@pytest.mark.parametrize(
+    ("forward", "given", "agree"),
+    [
+        (SUMS, "torch.arange(0, 97, 12), torch.full((8,), 12, dtype=torch.int32)", lambda o, n: (o.diff(), n)),
+        (SUMS, f"torch.arange(0, 97, 12), {IDS}", lambda o, ids: (o.diff(), ids.bincount(minlength=8))),
+        (LOOP, "torch.arange(0, 96, 12), torch.arange(12, 97, 12)", lambda a, b: (a[1:], b[:-1])),
+        (BY_IDS, f"{IDS}, torch.full((8,), 12)", lambda ids, n: (ids.bincount(minlength=8), n)),
+        (f"{BY_IDS} / more[1][:, None]", f"{IDS}, torch.full((8,), 12)", lambda ids, n: (ids.bincount(), n)),
+        (
+            "return torch.cat([x[:1], x.cumsum(0)])[more[0]] / more[1][:, None]",
+            f"{UNEQUAL}.cumsum(0), {UNEQUAL}",
+            lambda ends, n: (ends, n.cumsum(0)),
+        ),
+        (
+            "return (x * more[0][:, None]).cumsum(0)[more[1][1:] - 1]",
+            f"{POSITIONS}, torch.arange(0, 97, 12)",
+            lambda p, o: ((p == 0).nonzero().reshape(-1), o[:-1][o.diff() > 0]),
+        ),
+    ],
+)
+def test_segments_said_in_two_ways_become_others_together(tmp_path, forward, given, agree):
+    """Candidates that took all segments for equal passed, and positions were others than the offsets said."""
+    problem = read(write(tmp_path, forward, f"return [torch.randn(96, 5), {given}]")).build({}, "cpu")
+    own = problem.inputs(1)[1:]
+    for seed in range(9):
+        both = problem.inputs(seed, "redrawn")[1:]
+        assert [one.dtype for one in both] == [one.dtype for one in own]
+        assert not any(torch.equal(one, other) for one, other in zip(both, own, strict=True))
+        assert torch.equal(*(one.long() for one in agree(*both))) and max(int(one.max()) for one in both) <= 96
+
+
+@pytest.mark.parametrize(
+    ("forward", "given"),
+    [
+        (SUMS, "torch.arange(0, 97, 12), torch.full((8,), 12), 12"),  # the longest
+        (SUMS, f"torch.arange(0, 97, 12), {IDS}, torch.rand(8, 12)"),
+        (SUMS, "torch.arange(0, 49, 6), torch.full((8,), 6)"),  # of no other size
+    ],
+)
+def test_segments_said_in_two_ways_stay_where_something_else_says_so(tmp_path, forward, given):
+    problem = read(write(tmp_path, forward, f"return [torch.randn(96, 5), {given}]")).build({}, "cpu")
+    for seed in range(5):
+        for own, other in zip(problem.inputs(seed)[1:3], problem.inputs(seed, "redrawn")[1:3], strict=True):
+            assert torch.equal(own, other)
 
 
 def test_equal_offsets_of_equal_segments_stay_equal(tmp_path):
@@ -773,6 +821,7 @@ EDGES = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 2, 0, 0, 1, 3]])
         (MASK, ~MASK, True),
         (BATCH, torch.nn.functional.pad(SIZES.cumsum(0), (1, 0)), True),
         (BATCH, SIZES, True),
+        (torch.arange(48) - (SIZES.cumsum(0) - SIZES)[BATCH], SIZES, True),  # positions in segments
         (ORDER, ORDER.argsort(), True),
         (EDGES, EDGES[1].bincount().float(), True),
         (torch.eye(6)[[1, 0, 5, 2, 3, 3]], torch.tensor([1, 0, 5, 2, 3, 3]), True),
@@ -804,13 +853,17 @@ def test_lengths_and_their_mask_stay_as_they_belong(tmp_path):
     assert "redrawn" in task.distributions and not any("same in every draw" in one.message for one in task.findings)
 
 
-def test_segments_and_offsets_stay_and_are_named(tmp_path):
+def test_segments_and_offsets_become_others_as_they_belong(tmp_path):
+    """They stayed, and a candidate that has their lengths within it passed."""
     inputs = "n = torch.tensor([5, 12, 3, 20, 8])\nb = torch.repeat_interleave(torch.arange(5), n)\n"
     inputs += "return [torch.randn(48, 4), b, F.pad(n.cumsum(0), (1, 0))]"
     forward = "return torch.zeros(5, 4).index_add(0, b, x) / n.diff()[:, None]"
     task = read(write(tmp_path, forward, inputs, takes="x, b, n"))
-    assert "redrawn" not in task.distributions
-    assert any("arguments b, n are the same in every draw" in one.message for one in task.findings)
+    assert not any("same in every draw" in one.message for one in task.findings)
+    for seed in range(9):
+        _, b, n = task.build({}, "cpu").inputs(seed, "redrawn")
+        assert torch.equal(b.bincount(), n.diff()) and not torch.equal(b, BATCH)
+        assert sorted(n.diff().tolist()) == sorted(SIZES.tolist())
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64])

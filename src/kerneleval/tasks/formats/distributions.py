@@ -296,9 +296,9 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     for group in (*alone, problem.kin):
         problem.kept = frozen - group
         taken = bool(group) and all(takes(min(group), seed) for seed in _REDRAWN)
-        if not taken and any(problem.segments_end(index, drawn) for index in group - problem.kin):
+        if not taken and (group == problem.kin or any(problem.segments_end(index, drawn) for index in group)):
             problem.filled |= group
-            taken = all(takes(min(group), seed) for seed in _REDRAWN)
+            taken = bool(group) and all(takes(min(group), seed) for seed in _REDRAWN)
         if taken:
             found |= group
             for index in group - problem.kin:

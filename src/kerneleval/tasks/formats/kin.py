@@ -1,7 +1,7 @@
 """Arguments that a problem file gives alike under every seed and that say one thing in two ways.
 
-Lengths and their mask, segments and their offsets, an order and its inverse, edges and degrees: a candidate may read
-either. How ``get_inputs()`` makes one of the other is not known, so their values tell.
+Lengths and their mask, segments and their offsets, positions in them, an order and its inverse, edges and degrees: a
+candidate may read either. How ``get_inputs()`` makes one of the other is not known, so their values tell.
 """
 
 from __future__ import annotations
@@ -71,6 +71,16 @@ def _facts(tensor: torch.Tensor, mask: bool) -> Iterator[torch.Tensor]:
                 yield row.argsort().double()
             if int(row.min()) >= 0 and int(row.max()) < MOST:
                 yield row.bincount().double()
+        if tensor.dim() == 1 and (runs := run_lengths(tensor.long())) is not None:
+            yield runs.double()
+
+
+def run_lengths(vector: torch.Tensor) -> torch.Tensor | None:
+    """How long the segments are in which integers count from 0 on; None: they are no such positions."""
+    begins = (vector == 0).nonzero().reshape(-1)
+    if not len(begins) or int(vector[0]) or bool(((vector.diff() != 1) & (vector[1:] != 0)).any()):
+        return None
+    return torch.cat([begins, begins.new_full((1,), len(vector))]).diff()
 
 
 def _is_order(row: torch.Tensor) -> bool:

@@ -53,6 +53,7 @@ from kerneleval.tasks.formats.redrawn import (
     are_ones,
     equal_segments,
     in_other_order,
+    in_other_segments,
     in_unequal_segments,
     keep_in_order,
     moved_together,
@@ -288,7 +289,9 @@ class ModuleProblem:
         alone = owns.keys() - self.kin
         keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
         if free & self.kin:
-            others |= moved_together({i: owns[i] for i in sorted(self.kin)}, generator)
+            theirs, rest = {i: owns[i] for i in sorted(self.kin)}, [a for i, a in enumerate(args) if i not in self.kin]
+            beside, filled = [*rest, *tree_leaves((self.init_args, self.init_keywords))], self.kin <= self.filled
+            others |= in_other_segments(theirs, beside, generator, filled) or moved_together(theirs, generator)
         moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
         return [(others | moved).get(index, arg) for index, arg in enumerate(args)]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from kerneleval.tasks.formats.kin import MOST, kin
+from kerneleval.tasks.formats.kin import MOST, kin, run_lengths
 from kerneleval.tasks.formats.soundness import is_eight_bit
 from kerneleval.tasks.formats.traits import is_symmetric
 
@@ -331,6 +331,56 @@ def in_unequal_segments(tensor: torch.Tensor, end: int, generator: torch.Generat
             cuts[place] = cuts[place + 1] if place + 1 < len(cuts) else end
         found = torch.cat([tensor[:1], cuts.to(tensor.dtype), tensor[count:]])
     return found
+
+
+def in_other_segments(
+    owns: Mapping[int, torch.Tensor], beside: Sequence[object], generator: torch.Generator, filled: bool
+) -> dict[int, torch.Tensor]:
+    """Kin that all say how the rows of another argument are divided into segments, by their lengths, numbers, offsets,
+    starts, ends or the positions in them: of other segments. Equal ones become unequal where :func:`equal_segments`
+    allows that, none of them empty where they are to be ``filled``; others change places. Empty: they say something
+    else.
+    """
+    vectors = {index: own.long() for index, own in owns.items() if own.dim() == 1 and len(own) and _is_whole(own)}
+    shapes = [one.shape for one in beside if isinstance(one, torch.Tensor)]
+    sizes = {size for shape in shapes for size in (*shape, *itertools.accumulate(shape, operator.mul))}
+    for lengths in (one for vector in vectors.values() for one in _lengths(vector)):
+        if len(vectors) < len(owns) or len(lengths) < 2 or int(lengths.min()) < 0 or int(lengths.sum()) not in sizes:
+            continue
+        forms = _forms(lengths)
+        names = {i: [name for name, form in forms.items() if torch.equal(form, own)] for i, own in vectors.items()}
+        if not all(names.values()):
+            continue
+        others = lengths[_order(len(lengths), generator)]
+        if bool((lengths == lengths[0]).all()):
+            end = equal_segments(forms["offsets"], beside)
+            if not end:
+                return {}
+            others = in_unequal_segments(forms["offsets"], end, generator, filled).diff()
+        drawn = _forms(others)
+        return {index: drawn[found[0]].to(owns[index].dtype) for index, found in names.items()}
+    return {}
+
+
+def _lengths(vector: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Lengths of segments that a vector may tell of."""
+    yield vector
+    if len(vector) > 1 and bool((vector.diff() >= 0).all()) and int(vector[0]) >= 0:
+        yield vector.diff() if not int(vector[0]) else torch.cat([vector[:1], vector.diff()])
+        if int(vector[-1]) < len(vector):
+            yield vector.bincount()
+    if (runs := run_lengths(vector)) is not None:
+        yield runs
+
+
+def _forms(lengths: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What may be given of segments of these lengths."""
+    ends = lengths.cumsum(0)
+    starts = ends - lengths
+    numbers = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+    positions = torch.arange(len(numbers), device=lengths.device) - starts[numbers]
+    forms = {"lengths": lengths, "numbers": numbers, "starts": starts, "ends": ends, "positions": positions}
+    return {**forms, "offsets": torch.cat([starts[:1], ends])}
 
 
 def _of_lines(lines: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
