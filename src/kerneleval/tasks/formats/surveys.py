@@ -41,8 +41,8 @@ class Surveys:
         self._of_segments: dict[tuple[tuple[str, int], ...], bool] = {}
         self.units: list[Any] | None = None
         """What can be varied (``sweep.py``), where that was asked."""
-        self.takes_items: bool | None = None
-        """Whether it takes several items in place of a batch of one (``sweep.py``), where that was asked."""
+        self.takes_items: str | None = None
+        """The dim of a batch of one in place of which it takes several items (``sweep.py``), where that was asked."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:
         """The survey at these dims; raises UsageError where the file raises."""
