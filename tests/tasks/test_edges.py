@@ -147,6 +147,9 @@ def judge() -> Iterator[Judge]:
 RIGHT = ["torch.where((x - 0.5) > 0, x + x, 0 - x)", "torch.where(x <= 0.5, -x, 2 * x)"]
 
 
+COUNTED = "torch.bincount((torch.{}).clamp(-9, 8).long().flatten() + 9, minlength=18)"
+
+
 @pytest.mark.parametrize(
     ("reference", "body", "verdict"),
     [
@@ -158,6 +161,12 @@ RIGHT = ["torch.where((x - 0.5) > 0, x + x, 0 - x)", "torch.where(x <= 0.5, -x, 
         ("torch.floor(x * 10) / 8", "(torch.ceil(x * 10) - 1) / 8", "failed"),
         ("x * (x.abs() > self.least)", "torch.where((x > self.least) | (-x > self.least), x, 0.0)", "passed"),
         ("x * (x.abs() > self.least)", "x * (x.abs() >= self.least)", "failed"),
+        (
+            COUNTED.format("floor(x)"),
+            "torch.stack([(x.floor().clamp(-9, 8) == i).sum() for i in range(-9, 9)])",
+            "passed",
+        ),
+        (COUNTED.format("floor(x)"), COUNTED.format("ceil(x) - 1"), "failed"),
         ("torch.histc(x, 16, -2, 2)", "torch.histc(torch.where(x == 2, 9.0, x), 16, -2, 2)", "failed"),
     ],
 )

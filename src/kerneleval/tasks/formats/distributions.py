@@ -262,7 +262,7 @@ def _tells_equals_apart(made: Survey, operators: set[str]) -> bool:
     used = any(_whole(out) for out in made.outputs) or bool(_PICKS & operators)
     pools = ("max_pool", "adaptive_max_pool", "fractional_max_pool")
     extremes = bool(_EXTREMES & operators) or any(name.startswith(pools) for name in operators)
-    return bool((_CHOICES | _POSITIONS - _EXTREMES) & operators) or (used and extremes)
+    return bool((_WRITERS | _POSITIONS - _EXTREMES) & operators) or (used and extremes)
 
 
 def _redraw(problem: ModuleProblem) -> list[int]:
