@@ -216,7 +216,7 @@ up to 2000, or as large as leaves counts of that mean exact in a half type."""
 _SCORES = -100.0
 """``TensorSpec.common`` of scores is at most this."""
 
-Extreme = bool | Literal["large", "small", "rows"]
+Extreme = bool | Literal["large", "small", "rows", "angles"]
 """Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"rows"``: in every
 second call, all of a large row lies far below 0, or far above: at 1e31, of scores at 3e7, in float16 at 10,900."""
 
@@ -285,8 +285,8 @@ class TensorSpec:
     """As ``Arg`` has it."""
     extreme: Extreme = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
-    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two; ``"rows"``: large
-    rows (``along``, or the last dim) of one sign instead."""
+    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two; ``"angles"``:
+    large ones up to 64 times larger; ``"rows"``: large rows (``along``, or the last dim) of one sign instead."""
     divides: bool = False
     """As ``Arg`` has it."""
     multiple_of: str = ""

@@ -197,6 +197,9 @@ _MOST_EXPONENT = 400
 """Of extreme data: fp64 holds their squares."""
 _UNDERFLOW = (70, 91)
 """Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
+_MOST_ANGLE = 6
+"""Exponent by which angles are larger at most: 6,400,000, of which a reduction by one rounded period is off by 0.2.
+Three parts of the period leave nothing, under fused multiply-adds."""
 _QUOTIENT = 26
 """Exponent by which small divisors are smaller than what they divide: a quotient of as many bits has more than fp32."""
 _FARTHEST, _FAR_SCORES = 1e31, 3e7
@@ -683,6 +686,7 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
     """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
     Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
     of float16, are all so small that no square of them is left; unless only ``"large"`` or ``"small"`` ones are wanted.
+    ``"angles"`` go up to 64 times as far, and lie there at one in eight.
     """
     quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
     for spec, value in zip(specs, values, strict=True):
@@ -694,12 +698,12 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
         generator = stream(seed, f"extreme {spec.shape}", str(value.device))
         if distribution == "large_scale" and spec.extreme != "small":
             large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
-            most = _most_exponent(value.dtype, large)
+            most = _MOST_ANGLE if spec.extreme == "angles" else _most_exponent(value.dtype, large)
             places = torch.randint(-most, most + 1, value.shape, generator=generator, device=value.device)
             end = torch.randint(8, value.shape, generator=generator, device=value.device) == 0
             places.masked_fill_(end, most)
             value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
-        elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme != "large":
+        elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme in (True, "small"):
             value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
 
 

@@ -202,8 +202,8 @@ TASKS = (
         relations=(mapping("complement", lambda x, eps: (1 - x, eps), lambda outs, _: [-outs[0]]),),
     ),
     # Angles
-    pointwise("sin", "out = sin(x)", torch.sin, 1, relations=(ODD,)),
-    pointwise("cos", "out = cos(x)", torch.cos, 1, relations=(EVEN,)),
+    pointwise("sin", "out = sin(x)", torch.sin, 1, relations=(ODD,), extreme="angles"),
+    pointwise("cos", "out = cos(x)", torch.cos, 1, relations=(EVEN,), extreme="angles"),
     pointwise("tan", "out = tan(x)", torch.tan, 1, relations=(ODD,), without=("large_scale", "outlier")),
     pointwise("asin", "out = arcsin(x), |x| < 1", torch.asin, 1, values="symmetric", relations=(ODD,)),
     pointwise(
