@@ -88,6 +88,8 @@ third dim may have.
 _TALLER_BYTES = 64 << 20
 _LONG = _TALLER + _TALLER // 16
 """Least size of a long dim: what a kernel leaves out beyond 16 bits is a part that shows."""
+_SINGLE_ROWS = 12
+"""Cases of a single long row: one of two of its elements is beyond 16 bits, so one in 1,000 times that of none."""
 TALLEST = _TALLER + _TALLER // 16
 """Rows that any of these cases has at most."""
 _FEW_COLUMNS = 16
@@ -341,11 +343,27 @@ def _special(task: Task, alike: Sequence[Case], categories: Sequence[str], budge
     found = [
         *_beside_blocks(task, case.direction, fits),
         *_tall(task, budget.memory_bytes, fits, part),
-        *_long(task, fits),
         *filter(None, (_decode(task, part) or _decode(task, fits), _decode(task, fits, few=True), _skinny(task, fits))),
     ]
     planned = {c.dims for c in alike}
     yield from (replace(case, dims=dims) for sizes in found if (dims := tuple(sizes.items())) not in planned)
+    yield from _longer_rows(task, case, fits)
+
+
+def _longer_rows(task: Task, case: Case, fits: Fits) -> Iterator[Case]:
+    """Those of :func:`_long`. Rows are in six orders where the task has them, so the largest element of one comes last;
+    of a single row, of which chance says where it lies, there are many cases.
+    """
+    names = {name for arg in task.table.args if isinstance(arg, Arg) for name in arg.shape.split()}
+    if case.direction == "backward" or "ordered" not in task.distributions:
+        yield from (replace(case, dims=tuple(dims.items())) for dims in _long(task, fits, 1))
+    elif len(names) > 1:
+        for dims in _long(task, fits, _THIN):
+            yield replace(case, dims=tuple(dims.items()), distribution="ordered")
+    else:
+        whole = {dim.name: dim.long for dim in task.dims if dim.long}
+        for _ in range(_SINGLE_ROWS if whole else 0):
+            yield replace(case, dims=tuple((n, size - _CHANCE.randint(1, _LONG // 16)) for n, size in whole.items()))
 
 
 def _largest_asked(task: Task, categories: Sequence[str]) -> bool:
@@ -722,20 +740,18 @@ def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits, *, columns: int
                 break
 
 
-def _long(task: Task, fits: Fits) -> Iterator[dict[str, int]]:
+def _long(task: Task, fits: Fits, rows: int) -> Iterator[dict[str, int]]:
     """Sizes of which a dim is more than an unsigned number of 16 bits holds, where it may be (``Dim.long``). The others
-    are small, and thin where they are in a tensor with it.
+    are small, and thin where they are in a tensor with it: ``rows`` at least, where so many fit.
     """
     shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
     for dim in (dim for dim in task.dims if dim.long):
-        beside = {name for shape in shapes if dim.name in shape for name in shape} - {dim.name}
+        beside = [d for d in task.dims if d != dim and any({d.name, dim.name} <= {*shape} for shape in shapes)]
         for trial in range(_TRIALS):
             room = (dim.long - _LONG) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
-            thin = {
-                other.name: min(other.high, other.least + _CHANCE.randint(0, max(0, _THIN - trial)) * other.multiple_of)
-                for other in task.dims
-                if other.name in beside
-            }
+            most = max(0, _THIN - trial)
+            steps = {d: _CHANCE.randint(min(rows - 1, most), most) for d in beside}
+            thin = {d.name: min(d.high, d.least + more * d.multiple_of) for d, more in steps.items()}
             dims = _base(task, trial) | thin | {dim.name: _LONG + int(room)}
             if task.allows(dims) and fits(dims):
                 yield dims

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.tasks.define import data, plain
+from kerneleval.tasks.define import MOST_NAMED, data, plain, size
 from kerneleval.tasks.operators.gemm.gemm import product
 from kerneleval.tasks.operators.movement.movement import copied
 from kerneleval.tasks.relations import homogeneity, permutation
@@ -20,6 +20,7 @@ REAL: tuple[str, ...] = ("float32", "float64")
 MAIN: tuple[str, ...] = ("float32", "float64", "float16")
 """Types of the routines that cuBLAS has for half types too."""
 VECTORS: Any = {**BLAS, "complexity": 1, "normwise": False, "nonfinite": "nan"}
+_LONG = (size("N", long=MOST_NAMED),)
 _X, _PAIR = (data("x", "N"),), (data("x", "N"), data("y", "N"))
 _ORDER = permutation("order", {0: 0}, {})
 _PLACES = permutation("permutation", {0: 0}, {0: 0})
@@ -144,7 +145,7 @@ TASKS = (
         "iamax",
         "out = an n for which |x[n]| is largest",
         _iamax,
-        "N",
+        _LONG,
         _X,
         ": int64",
         "",
@@ -162,7 +163,7 @@ TASKS = (
         "iamin",
         "out = an n for which |x[n]| is smallest",
         _iamin,
-        "N",
+        _LONG,
         _X,
         ": int64",
         "",

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Relation, Task
-from kerneleval.tasks.define import ROWS, data, fixed, flags, index, operator, plain, size, whole
+from kerneleval.tasks.define import LONG_ROWS, MOST_NAMED, ROWS, data, fixed, flags, index, operator, plain, size, whole
 from kerneleval.tasks.operators.movement.movement import moved
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
@@ -281,6 +281,7 @@ TASKS = (
         "M: int64",
         each=2,
         rows=("ordered",),
+        dims=LONG_ROWS,
         **_ROW,
     ),
     _logits(
@@ -301,7 +302,7 @@ TASKS = (
         exact=True,
         rows=("ordered",),
         where="N > 1",
-        dims=(size("M"), size("N", low=4)),
+        dims=(size("M"), size("N", low=4, long=MOST_NAMED)),
         relations=_MOVED,
     ),
     _logits(

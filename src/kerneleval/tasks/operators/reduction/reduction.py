@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kerneleval.records import Arg, Plain, Relation, Task, product_text
-from kerneleval.tasks.define import COUNTED_ROWS, FAR_BELOW, LONG_ROWS, data, operator, size
+from kerneleval.tasks.define import COUNTED_ROWS, FAR_BELOW, LONG_ROWS, MOST_NAMED, data, operator, size
 from kerneleval.tasks.relations import additivity, homogeneity, mapping, permutation, resampling, shift
 
 __all__ = ["TASKS", "along", "reduced"]
@@ -105,9 +105,13 @@ def reduced(
         more: as ``define.operator`` takes it.
     """
     shape, left, gone = _AXES[over]
+    named = MOST_NAMED if more.get("index_output") else 0
     settings: dict[str, Any] = {
-        "dims": tuple(size(dim, high=1024 if dim == "B" else 8192) for dim in shape.split()),
-        "out": (f"{left}: int64" if more.get("index_output") else left,),
+        "dims": tuple(
+            size(dim, high=1024 if dim == "B" else 8192, long=named if dim in gone.split() else 0)
+            for dim in shape.split()
+        ),
+        "out": (f"{left}: int64" if named else left,),
         "reduction": product_text(gone),
         "nonfinite": True,
         "empty": True,
@@ -265,7 +269,6 @@ TASKS = (
         "argmax",
         "out[m] = an n for which x[m, n] is largest; NaN wins; any of several equal ones is right",
         _argmax,
-        dims=LONG_ROWS,
         relations=(_INDEX_FOLLOWS,),
         **_INDEX,
     ),

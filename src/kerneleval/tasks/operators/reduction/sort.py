@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kerneleval.records import Task
-from kerneleval.tasks.define import ROWS, data, fixed, operator, plain, whole
+from kerneleval.tasks.define import LONG_ROWS, ROWS, data, fixed, operator, plain, whole
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 Tensor = torch.Tensor
@@ -102,6 +102,7 @@ def _ordered(name: str, summary: str, reference: Any, out: str, *plains: Any, **
 
 _ROWS_ALONE: Any = {"relations": (resampling("row_resampling", {0: 0}, {0: 0}),)}
 _INDEX: Any = {
+    "dims": LONG_ROWS,
     "no_backward": "the output is an index",
     "relations": (*_ROWS_ALONE["relations"], homogeneity({0: 2.0}, {})),
 }
