@@ -329,7 +329,8 @@ def test_sums_have_no_tensor_cores() -> None:
         floor = floor_of(dtype, 1 << 16, case, find(name).tolerance, tf32=False)
         return floor.relative / floor.unit
 
-    assert steps("sum") == steps("matmul", torch.float64) == 136 < steps("matmul")
+    assert 16 * steps("sum") == steps("matmul", torch.float64) == 16 * 136  # where native shows no error
+    assert steps("matmul") > 136
 
 
 def test_approximations_to_two_to_the_minus_twenty_pass() -> None:

@@ -46,6 +46,9 @@ _ROW = 64
 _SIZES = ("rms", "native_rms", "native_max", "floor_rms", "floor_max", "mean", "response")
 """Those of the scales that follow the output's."""
 
+_DOUBLE = 2.0**-24
+"""Below this unit roundoff the oracle is rounded as native is, and native shows no error of its own."""
+
 _SAMPLE = 1 << 18
 """Elements over which the distances of trivial answers are taken."""
 
@@ -95,6 +98,7 @@ def bounded(
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
     slack = _slack(measured, scales, pooled=bool(pool))
     count = native.numel() if independent is None else independent
+    unmeasured = bool(floor.normwise) and floor.unit < _DOUBLE
     trivial = _trivial(as_real(oracle), args, gain, scales, floor) if finite else ()
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
     bounds = Bounds(
@@ -105,7 +109,7 @@ def bounded(
         relative=floor.relative,
         rms=slack_of_count(_carrying(measured.local, count) if floor.uneven else count)
         * max(NATIVE * scales.native_rms, floor.rms * scales.floor_rms),
-        bulk=1.0 if count < POOLED else min(1.0, max(BULK_SHARE, 2 * scales.bulk)),
+        bulk=1.0 if count < POOLED or unmeasured else min(1.0, max(BULK_SHARE, 2 * scales.bulk)),
         variation=EXPLAINED * distance,
         nearest=nearest,
         special=not finite,
@@ -420,10 +424,9 @@ def _trivial(
             distances.append(torch.linalg.vector_norm(((sample(arg).to(rows.dtype) - rows) * gain).float()))
     values = (torch.stack(distances) / math.sqrt(part)).tolist()
     least = 16 * floor.unit * scales.rms
+    off = max(scales.native_rms, scales.floor_rms if floor.unit < _DOUBLE else 0.0)
     return [
-        (name, d)
-        for name, d in zip(names, values, strict=True)
-        if math.isfinite(d) and d > least and scales.native_rms <= CLEAR * d
+        (name, d) for name, d in zip(names, values, strict=True) if math.isfinite(d) and d > least and off <= CLEAR * d
     ]
 
 

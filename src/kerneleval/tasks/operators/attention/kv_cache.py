@@ -13,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.movement.movement import moved
+from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling
 
 __all__ = ["TASKS", "sequences"]
@@ -120,6 +121,20 @@ def _merge_attn_states(first: Tensor, first_lse: Tensor, other: Tensor, other_ls
 def _merge_split_states(outs: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     weights = torch.softmax(lse, 0)[..., None]
     return (outs * weights).sum(0), torch.logsumexp(lse, 0)
+
+
+def _merged_by_sums(outs: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """In fp32 at least, as the formula has it: one quotient of two sums."""
+    most = torch.nan_to_num(wide(lse).amax(0).detach(), posinf=0.0, neginf=0.0)
+    weights = torch.exp(wide(lse) - most)
+    total = weights.sum(0)
+    merged = (wide(outs) * weights[..., None]).sum(0) / total[..., None]
+    return merged.to(outs.dtype), (most + torch.log(total)).to(lse.dtype)
+
+
+def _two_merged(first: Tensor, first_lse: Tensor, other: Tensor, other_lse: Tensor) -> tuple[Tensor, Tensor]:
+    merged, lse = _merged_by_sums(torch.stack((first, other)), torch.stack((first_lse.mT, other_lse.mT)))
+    return merged, lse.mT
 
 
 _PAGES = (size("V", high=1024), fixed("S", low=4, high=32))
@@ -342,6 +357,7 @@ TASKS = (
         ),
         out=("T H D", "H T"),
         reference=_merge_attn_states,
+        unfused=(_two_merged,),  # of large states the gradients of the shares cancel, each time otherwise
         flops="T * H * (3 * D + 8)",
         reduction="2",
         gathered="D",
@@ -363,6 +379,7 @@ TASKS = (
         args=(data("outs", "P T H D"), data("lse", "P T H", nonfinite="masked_nan")),
         out=("T H D", "T H"),
         reference=_merge_split_states,
+        unfused=(_merged_by_sums,),
         flops="P * T * H * (2 * D + 5)",
         reduction="P",
         gathered="D",
