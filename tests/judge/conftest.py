@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval.devices.cpu import set_threads
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.expectation import Expectation
 from kerneleval.judge.windows import inputs
@@ -23,9 +24,9 @@ SMALL = shapes.Budget(memory_bytes=100_000, flops=2_000_000)
 def _one_thread() -> Iterator[None]:
     """Helper threads gain nothing at these sizes and spin against other tests on busy machines."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_threads(1)
     yield
-    torch.set_num_threads(before)
+    set_threads(before)
 
 
 def case_of(

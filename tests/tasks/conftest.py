@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval.devices.cpu import set_threads
 from kerneleval.judge.windows import inputs
 from kerneleval.records import DTYPES, Case, Protocol, Task, TensorSpec
 from kerneleval.tasks import CORE, find, shapes
@@ -22,9 +23,9 @@ SMALL = shapes.Budget(memory_bytes=16 << 20, flops=600_000_000)
 def _one_thread() -> Iterator[None]:
     """Hundreds of small operators run faster on one thread than in a scramble for the cores."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_threads(1)
     yield
-    torch.set_num_threads(before)
+    set_threads(before)
 
 
 def dims_of(task: Task, *categories: str) -> list[dict[str, int]]:

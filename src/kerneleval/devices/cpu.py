@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import functools
 import importlib
@@ -149,11 +150,32 @@ def _thread_count(count: int) -> Iterator[None]:
     if count == before:
         yield
         return
-    torch.set_num_threads(count)
+    set_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        set_threads(before)
+
+
+def set_threads(count: int) -> None:
+    """Let PyTorch compute with so many threads, by OpenMP's own call: ``torch.set_num_threads`` makes MKL take as many
+    within a thread, too, where there are none. LU factors of a batch of matrices are wrong then, and ``solve`` raises.
+    """
+    import torch
+
+    torch.get_num_threads()  # sets a number itself, the first time
+    (_openmp() or torch.set_num_threads)(count)
+
+
+@functools.cache
+def _openmp() -> Any:
+    """``omp_set_num_threads`` of the library that PyTorch has loaded; None where it has none."""
+    import torch
+
+    try:
+        return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).omp_set_num_threads
+    except (OSError, AttributeError):
+        return None
 
 
 def allowed_processors() -> frozenset[int]:

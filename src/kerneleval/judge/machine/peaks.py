@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.devices.cpu import caches_bytes, processors
+from kerneleval.devices.cpu import caches_bytes, processors, set_threads
 from kerneleval.judge.machine.vector_rate import NotAvailable, vector_work
 from kerneleval.judge.windows.locks import device_lock
 from kerneleval.records import InfrastructureError, Limits, Machine, Peak, Peaks, UsageError, from_plain, to_plain
@@ -278,11 +278,11 @@ def _every_processor(device: Device) -> Iterator[None]:
     """
     before = torch.get_num_threads()
     if device.torch_device == "cpu":
-        torch.set_num_threads(processors())
+        set_threads(processors())
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        set_threads(before)
 
 
 def _bandwidth(device: Device, name: str, room: _Room) -> _Found:
