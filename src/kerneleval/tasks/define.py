@@ -88,6 +88,10 @@ MOST_NAMED = 1 << 17
 """Most rows of a table, or classes, that an index names: beyond what 16 bits hold, as vocabularies are."""
 
 
+MOST_STEPS = 1 << 11
+"""Most steps of a recurrence whose reference goes step by step, in one secret case of little else."""
+
+
 def fixed(name: str, low: int = 1, high: int = 8, multiple_of: int = 1) -> Dim:
     """A dim (batch, heads, kernel width) sampled from [low, high] whatever the shape category is."""
     return Dim(name=name, low=low, high=high, multiple_of=multiple_of, scaled=False)

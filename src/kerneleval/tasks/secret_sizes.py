@@ -741,18 +741,20 @@ def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits, *, columns: int
 
 
 def _long(task: Task, fits: Fits, rows: int) -> Iterator[dict[str, int]]:
-    """Sizes of which a dim is more than an unsigned number of 16 bits holds, where it may be (``Dim.long``). The others
-    are small, and thin where they are in a tensor with it: ``rows`` at least, where so many fit.
+    """Sizes of which a dim is more than an unsigned number of 16 bits holds, or more than any planned one where it may
+    not be so long (``Dim.long``). The others are small, and thin where they are in a tensor with it: ``rows`` at least,
+    where so many fit.
     """
     shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
     for dim in (dim for dim in task.dims if dim.long):
         beside = [d for d in task.dims if d != dim and any({d.name, dim.name} <= {*shape} for shape in shapes)]
+        shortest = _LONG if dim.long > _LONG else dim.high + 1
         for trial in range(_TRIALS):
-            room = (dim.long - _LONG) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
+            room = (dim.long - shortest) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
             most = max(0, _THIN - trial)
             steps = {d: _CHANCE.randint(min(rows - 1, most), most) for d in beside}
             thin = {d.name: min(d.high, d.least + more * d.multiple_of) for d, more in steps.items()}
-            dims = _base(task, trial) | thin | {dim.name: _LONG + int(room)}
+            dims = _base(task, trial) | thin | {dim.name: shortest + int(room)}
             if task.allows(dims) and fits(dims):
                 yield dims
                 break

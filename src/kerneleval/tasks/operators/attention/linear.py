@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
-from kerneleval.tasks.define import data, fixed, plain, size
+from kerneleval.tasks.define import MOST_STEPS, data, fixed, plain, size
 from kerneleval.tasks.operators.attention.state_space import MOST_STATES, SLOW_GATE, SLOW_LOG, stepwise
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation
@@ -104,7 +104,12 @@ def _retention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     return ((wide(q) @ wide(k).mT * (scale * weights)) @ wide(v)).to(q.dtype)
 
 
-_HEADS = (fixed("B", high=2), fixed("H", low=2), size("L", low=2, high=512), fixed("D", low=4, high=32, multiple_of=4))
+_HEADS = (
+    fixed("B", high=2),
+    fixed("H", low=2),
+    size("L", low=2, high=512, long=MOST_STEPS),
+    fixed("D", low=4, high=32, multiple_of=4),
+)
 _FORGETS = -87.0
 """A gate that forgets all: the inverse of a chunk's decay is infinite in fp32 there, and the decay itself a number."""
 _VALUES = fixed("E", low=4, high=32, multiple_of=4)
@@ -145,7 +150,8 @@ TASKS = (
         rows=("long_memory",),
         over=(data("r", "B H L D"), *_QKV[1:]),
         each=8,
-        dims=(*_HEADS[:2], size("L", low=4, high=512), _HEADS[3], _VALUES),  # two steps do not depend on the decay
+        # two steps do not depend on the decay
+        dims=(*_HEADS[:2], size("L", low=4, high=512, long=MOST_STEPS), _HEADS[3], _VALUES),
         gathered="B * L",
         nonfinite=False,
     ),
