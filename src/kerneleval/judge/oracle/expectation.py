@@ -196,8 +196,7 @@ def floor_of(
     steps = _ROUNDINGS + max(_ORDER * math.sqrt(terms), _CONSTANT_DRIFT * _drifting(terms, case, tolerance))
     if products and tolerance.normwise and real != torch.float64:
         steps = max(steps, _ROUNDINGS + _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
-    relative, conditioning, intermediate = steps * computing, steps, 0.0
-    relative *= _UNMEASURED if real == torch.float64 else 1.0
+    relative, conditioning, intermediate = steps * computing * (_UNMEASURED if unit < 2.0**-24 else 1.0), steps, 0.0
     cancels = case.direction == "backward" and tolerance.reduction is not None
     normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0
     if half := unit > computing:
