@@ -329,7 +329,7 @@ def test_sums_have_no_tensor_cores() -> None:
         floor = floor_of(dtype, 1 << 16, case, find(name).tolerance, tf32=False)
         return floor.relative / floor.unit
 
-    assert 16 * steps("sum") == steps("matmul", torch.float64) == 16 * 136  # where native shows no error
+    assert steps("sum") == 136 and steps("matmul", torch.float64) == 4 * 136  # native shows no error there
     assert steps("matmul") > 136
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -86,6 +87,21 @@ def test_what_is_computed_in_fp32_is_found(name: str, dims: dict[str, int]) -> N
         return find(name).reference(*(a.float() for a in args)).double()
 
     assert not any(passes(name, narrow, dims, "forward", dtype="float64"))
+
+
+def test_what_is_computed_with_46_bits_is_found() -> None:
+    def short(x: Tensor) -> Tensor:
+        mantissa, exponent = torch.frexp(x)
+        return torch.ldexp((mantissa * 2.0**46).round() / 2.0**46, exponent)
+
+    kernel = find("scal").reference
+    dims = {"N": 500}
+
+    def narrow(*args: Any) -> Tensor:
+        return short(kernel(*(short(a) if isinstance(a, Tensor) else a for a in args)))
+
+    assert not any(passes("scal", narrow, dims, "forward", dtype="float64"))
+    assert all(passes("scal", kernel, dims, "forward", dtype="float64"))
 
 
 def test_the_gradient_of_a_nearly_singular_matrix_may_come_by_qr() -> None:

@@ -72,6 +72,18 @@ def test_a_softmax_that_is_written_out_is_one(softmax: Callable[[torch.Tensor], 
     assert (found - exact).abs().max() > 3 * (softmax(x) - exact).abs().max()
 
 
+def _factor_written(x: torch.Tensor) -> torch.Tensor:
+    e, v = _exponentials(x), x.clone()
+    product = e @ v
+    v.zero_()
+    return product / e.sum(-1, keepdim=True)
+
+
+@torch.inference_mode()
+def _inferred(x: torch.Tensor) -> torch.Tensor:
+    return (e := _exponentials(x)) / e.sum(-1, keepdim=True)
+
+
 def _written(x: torch.Tensor) -> torch.Tensor:
     e = torch.exp(x - x.amax(-1, keepdim=True))
     total = e.sum(-1, keepdim=True)
@@ -89,6 +101,11 @@ def _written(x: torch.Tensor) -> torch.Tensor:
         lambda x: (e := torch.exp(x - torch.arange(50.0))) / e.sum(-1, keepdim=True),
         lambda x: (e := torch.exp(x - x.max())) / e.sum(),
         lambda x: _exponentials(x) / _exponentials(x).sum(-1, keepdim=True),
+        lambda x: (e := _exponentials(x)) / e.sum(-1, dtype=torch.float64),
+        lambda x: ((e := _exponentials(x)) @ x[0]) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.exp(torch.tensor(2.0) - x)) / e.sum(-1, keepdim=True),
+        _factor_written,
+        _inferred,
     ],
 )
 def test_what_is_no_softmax_is_left_alone(other: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -96,6 +113,26 @@ def test_what_is_no_softmax_is_left_alone(other: Callable[[torch.Tensor], torch.
     with ByLogSums() as sums:
         found = other(x)
     assert torch.equal(found, other(x)) and not sums.met
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_logarithms_of_sums_of_half_types_are_not_rounded(dtype: torch.dtype) -> None:
+    """Scores in the hundreds would be off by several units: weights would be others, and bounds would let all pass."""
+    x = 100 * torch.randn(64, 50, generator=torch.Generator().manual_seed(7), dtype=dtype)
+    for softmax in (lambda: torch.softmax(x, -1), lambda: (e := _exponentials(x)) / e.sum(-1, keepdim=True)):
+        with ByLogSums() as sums:
+            found = softmax()
+        assert sums.met and found.dtype == dtype
+        assert torch.allclose(found.double(), torch.softmax(x.double(), -1), rtol=0, atol=5e-3)
+
+
+def test_a_recurrence_of_differences_is_not_kept() -> None:
+    with ByLogSums() as sums:
+        h = torch.randn(4, 4, generator=torch.Generator().manual_seed(7))
+        for _ in range(20):
+            h = 1.0 - h
+            h = torch.ones(4, 4) - h
+    assert len(sums._steps) <= 1
 
 
 @pytest.mark.parametrize("sums", [torch.float32, torch.float64])

@@ -202,3 +202,16 @@ def test_keys_of_far_queries_differ_and_are_numbers_of_few_bits(name: str) -> No
         assert sorted(orders[-1]) == [4 + place / 128 for place in range(len(keys))]
     assert 1 <= len(orders) <= 11
     assert orders.count(orders[0]) < len(orders)
+
+
+@pytest.mark.parametrize(("count", "draws"), [(1536, 2), (1537, 0)])
+def test_far_keys_are_numbers_of_tf32(count: int, draws: int) -> None:
+    """Of more keys some would be one there."""
+    case = case_of("attention", {"B": 1, "H": 2, "L": 4, "S": count, "D": 16}, distribution="common")
+    found = [args[1][0, 0, :, 0] for args in (drawn(find("attention"), case, seed)[0] for seed in range(12))]
+    far = [keys for keys in found if keys.amax() > 8]
+    assert len(far) >= draws
+    assert not far or draws
+    for keys in far:
+        assert (keys.view(torch.int32) % (1 << 13) == 0).all()
+        assert len(keys.unique()) == count

@@ -18,7 +18,7 @@ from .conftest import called, drawn, gradients, planned
 from .test_special_numbers import gated as in_chunks
 
 CPU = Budget(memory_bytes=4 << 20, flops=300_000_000 * threads())
-NAMES = ("gated_linear_attention", "gated_delta_rule", "delta_rule", "rwkv6_wkv", "rwkv4_wkv")
+NAMES = ("gated_linear_attention", "gated_delta_rule", "delta_rule", "rwkv6_wkv")
 
 
 def long_cases(name: str) -> dict[str, Case]:

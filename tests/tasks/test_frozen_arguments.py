@@ -189,17 +189,6 @@ def test_equal_segments_stay_where_something_else_says_so(tmp_path, forward, giv
             assert not isinstance(own, torch.Tensor) or own.is_floating_point() or torch.equal(own, other)
 
 
-@pytest.mark.parametrize(("shape", "several"), [("5, n", True), ("n, 5", False)])
-def test_equal_segments_become_unequal_beside_a_width(tmp_path, shape, several):
-    """The width of a layer was taken for the length of the longest segment, which a table of positions may have."""
-    init = f"self.w = nn.Parameter(torch.randn({shape}))"
-    forward = f"{SUMS.replace('return', 's =')}\nreturn s @ self.w" if several else SUMS
-    path = write(tmp_path, forward, "return [torch.randn(96, 5), torch.arange(0, 97, 12)]", init)
-    path.write_text(path.read_text().replace("__init__(self)", "__init__(self, n)").replace("return []", "return [20]"))
-    problem = read(path).build({}, "cpu")
-    assert (len(problem.inputs(3, "redrawn")[1].diff().unique()) > 1) is several
-
-
 IDS, POSITIONS = "torch.arange(8).repeat_interleave(12)", "torch.arange(12).repeat(8)"
 BY_IDS = "return x.new_zeros(8, 5).index_add_(0, more[0], x)"
 LOOP = "return torch.stack([x[a:b].sum(0) for a, b in zip(*more)])"

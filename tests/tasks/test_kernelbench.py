@@ -1313,40 +1313,6 @@ def test_a_batch_of_one_grows(tmp_path, forward, inputs):
         assert mask.shape[0] == (1 if spec.shape == (1,) else 3)
 
 
-GRU = "self.gru = nn.GRU(6, 5)"
-
-
-@pytest.mark.parametrize(
-    ("forward", "inputs", "init", "top"),
-    [
-        ("return self.gru(x, more[0])", "[torch.randn(9, batch, 6), torch.randn(1, batch, 5)]", GRU, "batch"),
-        ("return self.gru(x, more[0])[0].transpose(0, 1)", "[torch.randn(9, B, 6), torch.randn(1, B, 5)]", GRU, "B"),
-        ("return x.softmax(0)", "[torch.randn(40, batch_size, 6)]", "pass", "batch_size"),
-    ],
-)
-def test_a_named_batch_of_one_grows_wherever_it_stands(tmp_path, forward, inputs, init, top):
-    """Candidates that drop the batch of a sequence that comes first passed."""
-    surveys = surveys_of(tmp_path, model(forward, init, inputs, top=f"{top} = 1"))
-    (dims,) = (dims for _, dims in variants(surveys) if dims[top] > 1)
-    assert dims[top] == 3 and all(spec.shape[1] == 3 for spec in surveys.at(dims).arguments)
-    assert ITEMS not in dims
-
-
-@pytest.mark.parametrize(
-    ("forward", "inputs", "init", "top"),
-    [
-        ("return x / x.norm(dim=1, keepdim=True)", "[torch.randn(40, batch, 6)]", "pass", "batch"),  # not apart
-        ("return x[:, 0] * 2", "[torch.randn(40, batch, 6)]", "pass", "batch"),
-        ("return x * batch", "[torch.randn(40, batch, 6)]", "pass", "batch"),
-        ("return F.conv1d(x, self.w)", "[torch.randn(40, batch, 6)]", "self.w = torch.ones(3, 1, 3)", "batch"),
-        ("return x.softmax(0)", "[torch.randn(40, tokens, 6)]", "pass", "tokens"),  # a single query
-    ],
-)
-def test_no_named_batch_of_one_grows_where_that_is_another_problem(tmp_path, forward, inputs, init, top):
-    surveys = surveys_of(tmp_path, model(forward, init, inputs, top=f"{top} = 1"))
-    assert all(dims[top] == 1 for _, dims in variants(surveys))
-
-
 @pytest.mark.parametrize(
     ("forward", "inputs", "init"),
     [

@@ -158,13 +158,16 @@ def _thread_count(count: int) -> Iterator[None]:
 
 
 def set_threads(count: int) -> None:
-    """Let PyTorch compute with so many threads, by OpenMP's own call: ``torch.set_num_threads`` makes MKL take as many
-    within a thread, too, where there are none. LU factors of a batch of matrices are wrong then, and ``solve`` raises.
+    """Let PyTorch compute with so many threads, where this thread calls it: by OpenMP's own call, if PyTorch uses it.
+    After ``torch.set_num_threads`` MKL's LU factors of a batch of matrices are wrong, and ``solve`` raises.
     """
     import torch
 
     torch.get_num_threads()  # sets a number itself, the first time
-    (_openmp() or torch.set_num_threads)(count)
+    if (by_openmp := _openmp()) is not None:
+        by_openmp(count)
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 @functools.cache

@@ -453,8 +453,8 @@ class Arg:
     common_signs: bool = False
     apart: str = ""
     """Names of the dims along which keys of attention come in a secret order, in every second call of ``common`` data
-    in fp32, forward. Every query (an argument with ``common_signs``) is 1,024 times larger then: its scores are above
-    30,000 or below -30,000, and one key has all the weight, by any formula."""
+    in fp32, forward, if there are at most 1,536. Every query (an argument with ``common_signs``) is 1,024 times larger
+    then: its scores are about 90,000 and more, or as far below 0, and one key has all the weight, by any formula."""
     large_half: float = 16.0
     large_half_backward: float = 0.0
 

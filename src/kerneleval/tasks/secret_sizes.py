@@ -362,7 +362,7 @@ def _longer_rows(task: Task, case: Case, fits: Fits) -> Iterator[Case]:
             yield replace(case, dims=tuple(dims.items()), distribution="ordered")
     else:
         whole = {dim.name: dim.long for dim in task.dims if dim.long}
-        for _ in range(_SINGLE_ROWS if whole else 0):
+        for _ in range(_SINGLE_ROWS if whole and fits(whole) else 0):
             yield replace(case, dims=tuple((n, size - _CHANCE.randint(1, _LONG // 16)) for n, size in whole.items()))
 
 

@@ -56,10 +56,10 @@ enough for a jump (another maximum is picked) to count for little when the answe
 _ROUNDINGS = 8.0
 """Steps of the computing precision that any operator may take, as rms; an element may take eight times as many."""
 
-_UNMEASURED = 16.0
-"""Times as many units of an element in fp64, beside the response: the oracle is rounded as native is there, by the same
-formula, so their distance tells nothing of what rounding costs. (A determinant by QR was up to 1.8 times beyond the
-bound.) What is computed in fp32 is 10^7 times further off."""
+_UNMEASURED = 4.0
+"""Times as many units of an element in fp64, beside the response, where algorithms are stable in the norm alone: the
+oracle is rounded as native is there, by the same formula, so their distance tells nothing of what rounding costs. (A
+determinant by QR was up to 1.8 times beyond the bound.)"""
 
 _ORDER = 0.5
 """A running sum of L terms is off by about 0.2 sqrt(L) units, whatever their mean is; this leaves some room."""
@@ -196,7 +196,7 @@ def floor_of(
     steps = _ROUNDINGS + max(_ORDER * math.sqrt(terms), _CONSTANT_DRIFT * _drifting(terms, case, tolerance))
     if products and tolerance.normwise and real != torch.float64:
         steps = max(steps, _ROUNDINGS + _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
-    relative, conditioning, intermediate = steps * computing * (_UNMEASURED if unit < 2.0**-24 else 1.0), steps, 0.0
+    relative, conditioning, intermediate = steps * computing, steps, 0.0
     cancels = case.direction == "backward" and tolerance.reduction is not None
     normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0
     if half := unit > computing:
@@ -207,13 +207,13 @@ def floor_of(
     relative += (single := _TF32_UNIT if tf32 and real == torch.float32 else 0.0)
     conditioning += (single + (unit_roundoff(inside) if inside else 0.0)) / computing  # casts of inputs and weights
     signed = half and unit_roundoff(real) == unit and _signed(case, tolerance)
-    info = torch.finfo(real)
     # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
-    absolute = float(info.tiny) * (float(info.eps) if real == torch.float16 else 1.0)
+    absolute = torch.finfo(real).tiny * (torch.finfo(real).eps if real == torch.float16 else 1.0)
     factor = tolerance.factor * (_COMMON_FACTOR if case.distribution == "common" else 1.0)
     quantised = tolerance.exact_form is not None  # what moves by half a step there is a step, however it is rounded
+    own = _UNMEASURED if tolerance.normwise and unit < 2.0**-24 else 1.0
     return Floor(
-        relative=factor * relative * (0.5 if quantised else 1.0),  # rounding the output is 0.3 units as rms
+        relative=own * factor * relative * (0.5 if quantised else 1.0),  # rounding the output is 0.3 units as rms
         conditioning=0.0 if quantised else factor * conditioning,
         intermediate=0.0 if quantised else factor * intermediate,
         absolute=absolute + QUANTISED * quantised_rms,

@@ -354,6 +354,23 @@ class _Step(NamedTuple):
     """What it took, first the tensor that may be written later."""
     version: int
     """Of that tensor."""
+    second: int = 0
+    """Of the other factor of a product."""
+
+    @property
+    def keeps_factor(self) -> bool:
+        """Whether the other factor of a product is a matrix, and was not written since then."""
+        factor = self.given[1]
+        return factor.dim() > 1 and not factor.is_inference() and bool(factor._version == self.second)
+
+
+def _is_shift(scores: Any, shift: Any) -> bool:
+    """Whether a difference may be that of scores and their maximum: a number is taken off, or fewer than there are
+    scores.
+    """
+    if not isinstance(scores, torch.Tensor) or not scores.dim() or scores.is_inference():
+        return False
+    return not isinstance(shift, torch.Tensor) or shift.numel() < scores.numel()
 
 
 class ByLogSums(_OtherSoftmax):
@@ -371,8 +388,9 @@ class ByLogSums(_OtherSoftmax):
         """By what comes out of a step of a softmax that is written out, that step and what it took."""
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """``exp(x - log sum exp(x))``."""
-        return torch.exp(scores - torch.logsumexp(scores, dim, keepdim=True))
+        """``exp(x - log sum exp(x))``, in fp32 at least."""
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return torch.exp(wide - torch.logsumexp(wide, dim, keepdim=True)).to(scores.dtype)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -383,13 +401,14 @@ class ByLogSums(_OtherSoftmax):
             return found
         out = super().__torch_function__(func, types, args, kwargs)
         before = self._step(args[0]) if args else None
-        if name == "sub" and len(given) == 2 and isinstance(given[0], torch.Tensor):
+        if name == "sub" and len(given) == 2 and _is_shift(*given) and not out.is_inference():
             self._steps.pop(given[0], None)  # else a long chain of differences would be kept
             self._steps[out] = _Step("sub", given, given[0]._version)
         elif name == "exp" and before is not None and before.name == "sub":
             self._steps[out] = before._replace(name="exp")
         elif name in ("sum", "matmul") and before is not None and before.name == "exp":
-            self._steps[out] = _Step(name, given, args[0]._version)
+            second = given[1]._version if name == "matmul" and not given[1].is_inference() else 0
+            self._steps[out] = _Step(name, given, args[0]._version, second)
         return out
 
     def _step(self, made: Any, name: str = "") -> _Step | None:
@@ -409,12 +428,14 @@ class ByLogSums(_OtherSoftmax):
         weights, dim, keepdim = total.given
         scores, shift = made.given
         dim %= scores.dim()
-        if not keepdim or torch.broadcast_shapes(scores.shape, getattr(shift, "shape", ())) != scores.shape:
+        if keepdim is not True or torch.broadcast_shapes(scores.shape, getattr(shift, "shape", ())) != scores.shape:
             return None
         if getattr(shift, "shape", ())[dim - scores.dim() :][:1] not in ((), (1,)):
             return None
         product = self._step(number, "matmul") if dim == scores.dim() - 1 else None
         if number is not weights and (product is None or product.given[0] is not weights):
+            return None
+        if product is not None and not product.keeps_factor:
             return None
         self.met = True
         found = self.weights(scores, dim)

@@ -211,6 +211,8 @@ _FAR_QUERY, _NEAREST_KEY, _KEY_STEP = 1024.0, 4.0, 2.0**-7
 """Factor of queries whose scores are far from 0; the least number of their keys, and the distance of two. By the scale
 ``D ** -0.5`` scores are about 131,072 and more, and 256 apart.
 """
+_MOST_KEYS = 1536
+"""So many are below 16, where numbers of TF32 are as far apart."""
 _FAR_STEP = 8192.0
 """Such scores are multiples of this: the largest ones are equal or far apart, however a product is rounded."""
 _APART = 1.125
@@ -699,6 +701,8 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str
         if distribution == "large_scale" and spec.extreme != "small":
             large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
             most = _MOST_ANGLE if spec.extreme == "angles" else _most_exponent(value.dtype, large)
+            if spec.extreme == "angles" and value.dtype != torch.float32:  # kernels in half types may round the angle
+                continue
             places = torch.randint(-most, most + 1, value.shape, generator=generator, device=value.device)
             end = torch.randint(8, value.shape, generator=generator, device=value.device) == 0
             places.masked_fill_(end, most)
@@ -734,8 +738,9 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
 
 
 def _far_scores(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.apart`` says. A number put for the scores of hidden keys may be the largest then. Keys have few bits
-    and are equal along all other dims: no rounding changes their order, or brings two near one another.
+    """What ``Arg.apart`` says. A number put for the scores of hidden keys may be the largest then. Keys are numbers of
+    TF32 and equal along all other dims: no rounding changes their order, or brings two near one another. More keys than
+    there are such numbers stay as they are.
     """
     tensors = [(s, v) for s, v in zip(specs, values, strict=True) if isinstance(s, TensorSpec) and s.common]
     keys = [(spec, value) for spec, value in tensors if spec.apart and value.dtype == torch.float32]
@@ -743,6 +748,8 @@ def _far_scores(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> 
         return
     for spec, value in keys:
         sizes = [count if dim in spec.apart else 1 for dim, count in enumerate(value.shape)]
+        if math.prod(sizes) > _MOST_KEYS:
+            return
         generator = stream(seed, f"order of {spec.name}", str(value.device))
         order = torch.randperm(math.prod(sizes), generator=generator, device=value.device).view(sizes)
         value.copy_((_NEAREST_KEY + order * _KEY_STEP).expand(value.shape))

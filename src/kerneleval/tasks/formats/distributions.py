@@ -243,7 +243,7 @@ def _may_have(made: Survey, distribution: str) -> bool:
         return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
     if distribution == "padded":
         told = operators & (_EPSILONS | _STEPS | _COMPARISONS) or any("norm" in name for name in operators)
-        return bool(ranks) and bool(told) and not _tells_equals_apart(made, operators)
+        return bool(ranks) and bool(told) and not (_CHOICES & operators or _tells_equals_apart(made, operators))
     if distribution == "sorted":
         return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
     if distribution == "edges":

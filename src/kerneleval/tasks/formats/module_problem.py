@@ -290,9 +290,8 @@ class ModuleProblem:
         keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
         if free & self.kin:
             theirs, rest = {i: owns[i] for i in sorted(self.kin)}, [a for i, a in enumerate(args) if i not in self.kin]
-            others |= in_other_segments(
-                theirs, [*rest, *self._told(rest)], generator, self.kin <= self.filled
-            ) or moved_together(theirs, generator)
+            beside, filled = [*rest, *tree_leaves((self.init_args, self.init_keywords))], self.kin <= self.filled
+            others |= in_other_segments(theirs, beside, generator, filled) or moved_together(theirs, generator)
         moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
         return [(others | moved).get(index, arg) for index, arg in enumerate(args)]
 
@@ -305,17 +304,7 @@ class ModuleProblem:
 
     def segments_end(self, index: int, args: Sequence[Any]) -> int:
         """Where an argument holds offsets of equal segments that may become others: their end. Else 0."""
-        return equal_segments(args[index], [*args, *self._told(args)])
-
-    def _told(self, args: Sequence[Any]) -> list[Any]:
-        """What ``Model`` is told and may say how long segments are: not the widths of arguments and weights."""
-        tensors = [*(a for a in args if is_inexact(a)), *self._model.state_dict().values()]
-        widths = {tensor.shape[-1] for tensor in tensors if tensor.dim() > 1}
-        return [
-            one
-            for one in tree_leaves((self.init_args, self.init_keywords))
-            if type(one) is not int or one not in widths
-        ]
+        return equal_segments(args[index], [*args, *tree_leaves((self.init_args, self.init_keywords))])
 
     def _becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
         """Whether it holds ones alone, in the place of which ``redrawn`` gives flags."""

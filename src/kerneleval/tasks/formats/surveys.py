@@ -41,8 +41,8 @@ class Surveys:
         self._of_segments: dict[tuple[tuple[str, int], ...], bool] = {}
         self.units: list[Any] | None = None
         """What can be varied (``sweep.py``), where that was asked."""
-        self.takes_items: str | None = None
-        """The dim of a batch of one in place of which it takes several items (``sweep.py``), where that was asked."""
+        self.takes_items: bool | None = None
+        """Whether it takes several items in place of a batch of one (``sweep.py``), where that was asked."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:
         """The survey at these dims; raises UsageError where the file raises."""
@@ -115,9 +115,25 @@ class Surveys:
             ends = [now for was, now in sizes if was == int(own[-1])]
             last = int(bool(ends))
             many = [now for was, now in (*sizes, *weights, *plain) if was == len(own) - last]
+            if not self._is_counted(index, len(own) - last):
+                many = []
             if (ends and int(other[-1]) not in ends) or (many and len(other) - last not in many):
                 return False
         return True
+
+    @functools.lru_cache  # noqa: B019 - one for each file
+    def _is_counted(self, index: int, count: int) -> bool:
+        """Whether one top-level integer alone is the number of segments, and offsets follow it: what else is as large
+        may be as many of something else.
+        """
+        names = [name for name, value in self.file.sizes.items() if value == count]
+        if len(names) != 1:
+            return False
+        try:
+            more = written_out(self.file, {names[0]: 2 * count})[0][index]
+        except (UsageError, IndexError):
+            return False
+        return isinstance(more, torch.Tensor) and len(more) == len(self._offsets[index]) + count
 
     def drawn(self, dims: Mapping[str, int]) -> Survey | None:
         """The same; None too where a small file draws no such inputs, positions that it writes out lie outside of them,

@@ -47,7 +47,6 @@ _COUNTS = re.compile(
 )
 """Names that say of how many something else is: of patches, of tokens in a group."""
 _HEADS = re.compile(r"head", re.I)
-_BATCH = re.compile(r"b|bsz?|.*batch.*", re.I)
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
 
 
@@ -208,61 +207,40 @@ def _are_one(file: ProblemFile, name: str, other: str) -> bool:
 
 
 def batch_of_one(surveys: Surveys) -> list[Unit]:
-    """The batch of one that the file gives, where it takes several items too, and does the same with each: the first
-    size of arguments, else a top-level integer of that name, wherever it stands.
-    """
+    """The batch of one that the file gives, where it takes several items too, and does the same with each."""
     if surveys.takes_items is None:
-        named = [n for n, v in surveys.file.sizes.items() if v == 1 and n not in surveys.file.read_by_model]
-        names = [ITEMS, *(name for name in named if _BATCH.fullmatch(name))]
-        surveys.takes_items = next((name for name in names if _takes_items(surveys, name)), "")
-    return [Unit((surveys.takes_items,), 1)] if surveys.takes_items else []
+        surveys.takes_items = _takes_items(surveys)
+    return [Unit((ITEMS,), 1)] if surveys.takes_items else []
 
 
-def _takes_items(surveys: Surveys, name: str) -> bool:
+def _takes_items(surveys: Surveys) -> bool:
     """Whether so many items in place of one give as many in each output, and each what it gives alone."""
     base = surveys.at({})
-    firsts = [a.shape[:1] for a in base.arguments if isinstance(a, TensorSpec)]
-    made = surveys.probe({name: _ITEMS}) if name != ITEMS or (1,) in firsts else None
-    if made is None or made.weights != base.weights or len(made.outputs) != len(base.outputs):
+    if not any(isinstance(a, TensorSpec) and a.shape[:1] == (1,) for a in base.arguments):
         return False
-    places = [_items_of(own, out) for own, out in zip(base.outputs, made.outputs, strict=True)]
-    if -1 in places or (name == ITEMS and set(places) != {0}):
+    made = surveys.probe({ITEMS: _ITEMS})
+    if made is None or [out.shape for out in made.outputs] != [(_ITEMS, *out.shape[1:]) for out in base.outputs]:
         return False
     dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS)
-    own, small = surveys.at(dims), surveys.probe(dims | {name: _ITEMS})
+    own, small = surveys.at(dims), surveys.probe(dims | {ITEMS: _ITEMS})
     if small is None or small.bytes > 2 * _ITEMS * MINIATURE_BYTES or small.flops > 2 * _ITEMS * MINIATURE_FLOPS:
         return False
-    pairs = enumerate(zip(own.arguments, small.arguments, strict=True))
-    grown = {i: _items_of(a, b) for i, (a, b) in pairs if a != b}
-    if not grown or -1 in grown.values():
-        return False
+    grown = [i for i, (a, b) in enumerate(zip(own.arguments, small.arguments, strict=True)) if a != b]
     try:
-        return _is_each_alone(ModuleProblem(surveys.file, dims | {name: _ITEMS}, "cpu"), grown, places)
+        problem = ModuleProblem(surveys.file, dims | {ITEMS: _ITEMS}, "cpu")
+        args, weights = problem.inputs(1), problem.weights(1)
+        for i in grown:  # (layers, batch, n), of which a model may read the first layer alone
+            if args[i].dim() == 3 and args[i].shape[1] == 1 and args[i].is_floating_point():
+                args[i] = args[i] * torch.linspace(1, 1.5, _ITEMS).view(-1, 1, 1)
+        together = problem.oracle(args, weights)
+        for item in range(_ITEMS):
+            one = slice(item, item + 1)
+            alone = problem.oracle([a[one] if i in grown else a for i, a in enumerate(args)], weights)
+            if any(depends(a, b[one], _STILL) for a, b in zip(alone, together, strict=True)):
+                return False
     except UsageError:
         return False
-
-
-def _items_of(own: Argument, other: Argument) -> int:
-    """The one dim of a tensor of which there were 1 and are as many as items; -1: it has grown otherwise."""
-    if not isinstance(own, TensorSpec) or not isinstance(other, TensorSpec) or len(own.shape) != len(other.shape):
-        return -1
-    changed = [dim for dim, both in enumerate(zip(own.shape, other.shape, strict=True)) if both[0] != both[1]]
-    return changed[0] if [(own.shape[dim], other.shape[dim]) for dim in changed] == [(1, _ITEMS)] else -1
-
-
-def _is_each_alone(problem: ModuleProblem, grown: Mapping[int, int], places: Sequence[int]) -> bool:
-    """Whether each item gives in each output, at its place, what it gives alone. Raises UsageError: it raises."""
-    args, weights = problem.inputs(1), problem.weights(1)
-    for i, dim in grown.items():  # (layers, batch, n), of which a model may read the first layer alone
-        if dim == 0 and args[i].dim() == 3 and args[i].shape[1] == 1 and args[i].is_floating_point():
-            args[i] = args[i] * torch.linspace(1, 1.5, _ITEMS).view(-1, 1, 1)
-    together = problem.oracle(args, weights)
-    for item in range(_ITEMS):
-        alone = problem.oracle([a.narrow(grown[i], item, 1) if i in grown else a for i, a in enumerate(args)], weights)
-        for a, b, place in zip(alone, together, places, strict=True):
-            if depends(a, b.narrow(place, item, 1), _STILL):
-                return False
-    return True
+    return bool(grown)
 
 
 def own_dims(surveys: Surveys) -> dict[str, int]:

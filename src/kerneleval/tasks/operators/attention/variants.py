@@ -166,6 +166,8 @@ _QKV = (data("q", "B H L D", **OF_QUERIES), data("k", "B H S D", common=SCORES_N
         data("v", "B H S D"))  # fmt: skip
 _SAME = (data("q", "B H L D", **OF_QUERIES), data("k", "B H L D", common=SCORES_NEAR, apart="L"),
          data("v", "B H L D"))  # fmt: skip
+_NEAR = (_QKV[0], data("k", "B H S D", common=SCORES_NEAR), _QKV[2])
+"""Without far scores: keys that are equal along D are all alike once they are normalised, or where scores saturate."""
 _BATCH = (fixed("B", high=4), fixed("H", low=2, high=16))
 _WIDTH = fixed("D", low=16, high=128, multiple_of=16)
 _BOTH: Any = {"dims": (*_BATCH, size("L"), size("S", low=_LEAST), _WIDTH)}
@@ -287,6 +289,7 @@ TASKS = (
         "out = softmax(cap * tanh(q k^T * scale / cap)) v",
         _softcap_attention,
         plain("cap", 5.0),
+        over=_NEAR,
         each=8,
         relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),
@@ -311,12 +314,14 @@ TASKS = (
         "out = sigmoid(q k^T * scale + bias) v",
         _sigmoid_attention,
         plain("bias", formula="-log(max(S, 1))"),
+        over=_NEAR,
         relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),
     _attention(
         "cosine_attention",
         "out = softmax(q k^T * scale) v, with each query and key divided by its norm, 1e-6 at least",
         _cosine_attention,
+        over=_NEAR,
         each=8,
         epsilon=1e-6,
         scale=plain("scale", 12.0),
