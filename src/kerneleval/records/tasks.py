@@ -217,7 +217,8 @@ _SCORES = -100.0
 """``TensorSpec.common`` of scores is at most this."""
 
 Extreme = bool | Literal["large", "small", "rows", "angles"]
-"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"rows"``: in every
+"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"angles"``: large
+ones in fp32 go up to some 6,400,000 times a normal number; ``"rows"``: in every
 second call, all of a large row lies far below 0, or far above: at 1e31, of scores at 3e7, in float16 at 10,900."""
 
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
@@ -275,7 +276,7 @@ class TensorSpec:
     common_signs: bool = False
     """Whether the mean of each row (last dim) of ``common`` data is that number or its negative, at random."""
     apart: tuple[int, ...] = ()
-    """Positions of the dims along which keys are told apart, as ``Arg`` has it; empty: they are not."""
+    """Positions of the dims that ``Arg.apart`` names; empty: it names none."""
     large_half: float = 16.0
     """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
     large_half_backward: float = 0.0
@@ -454,7 +455,7 @@ class Arg:
     apart: str = ""
     """Names of the dims along which keys of attention come in a secret order, in every second call of ``common`` data
     in fp32, forward, if there are at most 1,536. Every query (an argument with ``common_signs``) is 1,024 times larger
-    then: its scores are about 90,000 and more, or as far below 0, and one key has all the weight, by any formula."""
+    then: by the scale ``D ** -0.5`` its scores are 46,000 or more, or as far below 0. One key has all the weight."""
     large_half: float = 16.0
     large_half_backward: float = 0.0
 

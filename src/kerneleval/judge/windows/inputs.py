@@ -209,10 +209,10 @@ there, which cancels, and overflows at some 1e9.
 """
 _FAR_QUERY, _NEAREST_KEY, _KEY_STEP = 1024.0, 4.0, 2.0**-7
 """Factor of queries whose scores are far from 0; the least number of their keys, and the distance of two. By the scale
-``D ** -0.5`` scores are about 131,072 and more, and 256 apart.
+``D ** -0.5`` the least scores are about ``46,341 * D ** 0.25``, and all are 1/512 of that apart.
 """
 _MOST_KEYS = 1536
-"""So many are below 16, where numbers of TF32 are as far apart."""
+"""So many keys are below 16, up to where TF32 has all multiples of ``_KEY_STEP``."""
 _FAR_STEP = 8192.0
 """Such scores are multiples of this: the largest ones are equal or far apart, however a product is rounded."""
 _APART = 1.125
@@ -738,9 +738,9 @@ def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> No
 
 
 def _far_scores(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.apart`` says. A number put for the scores of hidden keys may be the largest then. Keys are numbers of
-    TF32 and equal along all other dims: no rounding changes their order, or brings two near one another. More keys than
-    there are such numbers stay as they are.
+    """Draw keys as ``Arg.apart`` says, and enlarge the queries: a number put for the scores of hidden keys may be the
+    largest then. Keys are equal along all other dims and exact in TF32, so their order survives every rounding. Where
+    there are more keys than ``_MOST_KEYS``, nothing changes.
     """
     tensors = [(s, v) for s, v in zip(specs, values, strict=True) if isinstance(s, TensorSpec) and s.common]
     keys = [(spec, value) for spec, value in tensors if spec.apart and value.dtype == torch.float32]

@@ -99,8 +99,9 @@ class Surveys:
         return written_out(self.file, {})
 
     def _keeps_segments(self, made: Survey, dims: Mapping[str, int]) -> bool:
-        """Whether offsets end at the last row of an argument if they did, and there are as many segments as weights, or
-        as ``Model`` is told, if there were. ``T // N`` rows each are fewer than T rows where N does not divide T.
+        """Whether segments at these sizes are like the file's own. Offsets still end at the last row of an argument: N
+        segments of ``T // N`` rows do not where N does not divide T. There are still as many segments as weights or
+        arguments of ``Model`` say.
         """
         if not self._offsets:
             return True
@@ -115,16 +116,14 @@ class Surveys:
             ends = [now for was, now in sizes if was == int(own[-1])]
             last = int(bool(ends))
             many = [now for was, now in (*sizes, *weights, *plain) if was == len(own) - last]
-            if not self._is_counted(index, len(own) - last):
-                many = []
+            many = many if many and self._is_counted(index, len(own) - last) else []
             if (ends and int(other[-1]) not in ends) or (many and len(other) - last not in many):
                 return False
         return True
 
-    @functools.lru_cache  # noqa: B019 - one for each file
     def _is_counted(self, index: int, count: int) -> bool:
-        """Whether one top-level integer alone is the number of segments, and offsets follow it: what else is as large
-        may be as many of something else.
+        """Whether exactly one top-level integer has this value, and twice of it gives twice as many segments. Else what
+        is as large may be the number of something else.
         """
         names = [name for name, value in self.file.sizes.items() if value == count]
         if len(names) != 1:

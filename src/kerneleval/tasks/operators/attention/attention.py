@@ -36,7 +36,7 @@ SCORES_NEAR = "sqrt(128 / sqrt(D))"
 """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few; of
 queries about its negative, all scores are far below zero."""
 OF_QUERIES: Any = {"common": SCORES_NEAR, "common_signs": True}
-"""What is drawn in their place."""
+"""How queries are drawn under ``common``, as arguments of ``data``."""
 
 
 def _width() -> Dim:
