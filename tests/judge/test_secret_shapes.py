@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
+from kerneleval import languages
+from kerneleval.devices import Device
 from kerneleval.judge import Judge
 from kerneleval.judge import judge as judge_module
 from kerneleval.judge.probes.calls import other_scalars
-from kerneleval.judge.probes.cells import _among_taken
+from kerneleval.judge.probes.cells import _among_taken, no_long_rows
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
 from kerneleval.tasks import find, secret_sizes, shapes
@@ -167,3 +170,32 @@ def test_a_dtype_that_is_not_supported_says_nothing_about_dims(judge: Judge, tmp
     assert [finding.level for finding in said] == ["info"], said
     assert "arguments of 1, " in said[0].message
     assert any("M=none" in key for key in said[0].evidence["cases"])
+
+
+@pytest.mark.parametrize(
+    ("tier", "language", "compiled", "least", "most"),
+    [
+        ("quick", "triton", True, 200, 300),
+        ("quick", "triton", False, 0, 0),
+        ("quick", "torch", True, 0, 0),
+        ("quick", "cuda", True, 0, 0),
+        ("standard", "triton", True, 0, 0),
+        ("precise", "triton", True, 0, 0),
+    ],
+)
+def test_three_of_four_quick_checks_compile_for_no_very_long_rows(
+    tier: str, language: str, compiled: bool, least: int, most: int
+) -> None:
+    device = mock.Mock(spec=Device, pauses=not compiled)
+    left_out = sum(no_long_rows(tier, languages.find(language), device) for _ in range(333))
+    assert least <= left_out <= most
+
+
+def test_rows_beyond_16_bits_are_told_from_large_numbers_of_rows(judge: Judge) -> None:
+    task = find("amax")
+    planned = judge.plan(task, Protocol(timed=False, dtypes=("float32",), directions=("forward",)))
+    cases = secret_sizes.secret_cases(task, tuple(planned), shapes.Budget(memory_bytes=64 << 20, flops=1_000_000_000))
+    far = [case for case in cases if secret_sizes.beyond_16_bits(task, case)]
+    assert far and all(case.dims_map["N"] > 65_535 for case in far)
+    rest = [case.dims_map for case in cases if case not in far]
+    assert max(dims["N"] for dims in rest) <= 8192 < 65_535 < max(dims["M"] for dims in rest)

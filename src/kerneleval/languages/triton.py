@@ -20,6 +20,7 @@ class Triton(PythonLanguage):
     imported = "triton"
     install = "pip install triton==3.7.1"
     certainty = 30
+    compiles_by_length = True
 
     def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
         """bfloat16 on the CPU.

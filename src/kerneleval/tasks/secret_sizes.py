@@ -256,6 +256,11 @@ def far_cases(task: Task, right: Sequence[Case]) -> Iterator[Case]:
             yield replace(begun, dims=tuple((dim.name, sizes[dim.name]) for dim in task.dims))
 
 
+def beyond_16_bits(task: Task, case: Case) -> bool:
+    """Whether a dim that may be long (``Dim.long``) is larger than an unsigned number of 16 bits."""
+    return any(case.dims_map[dim.name] > _TALLER for dim in task.dims if dim.long)
+
+
 def rows_alone(task: Task) -> bool:
     """Whether every row of the outputs follows from the same row of the arguments."""
     name, outputs = task.table.folded, task.table.outputs
