@@ -20,7 +20,7 @@ import torch
 from kerneleval import devices, languages
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import own_threads
-from kerneleval.judge import checks
+from kerneleval.judge import causes, checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.probes.calls import BoundCase, Calls
@@ -308,6 +308,8 @@ class Judge:
                 findings.append(Finding(check="timing", level="info", message=_INTERPRETED))
             else:
                 conditions = self._time(job, calls, outcomes, findings)
+        if first_failure(outcomes.values()) is not None:
+            findings[:0] = causes.shared(job.task, outcomes)
         return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, conditions)
 
     def _time(self, job: Job, calls: Calls, outcomes: dict[Case, Outcome], findings: list[Finding]) -> Conditions:

@@ -1,0 +1,98 @@
+"""What all wrong cases of a verdict have and no right one: by contrast over the cases, not by the kind of error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kerneleval.records import Case, Failed, Finding, Outcome, Passed, Task
+from kerneleval.tasks.shapes import DEGENERATE
+
+_BY_CHANCE = 20
+"""Of so many verdicts at most one has a trait that parts its cases by chance. Cases of equal sizes count as one."""
+
+_MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
+_MOST_TOLD = 3
+
+
+@dataclass(frozen=True)
+class _Trait:
+    text: str
+    has: Callable[[Case], bool]
+
+
+def shared(task: Task, outcomes: Mapping[Case, Outcome]) -> list[Finding]:
+    """One finding that names what all cases with the first failure's reason have and no right one: a direction, dtype,
+    layout or distribution, a size of a dim; or one of each together. None where the cases are too few to tell it from
+    chance. Data that hide errors (zeros, constants, no elements) tell nothing.
+    """
+    reason = next((o.reason for o in outcomes.values() if isinstance(o, Failed) and o.reason != "unsupported"), None)
+    wrong = [c for c, o in outcomes.items() if isinstance(o, Failed) and o.reason == reason]
+    right = [c for c, o in outcomes.items() if isinstance(o, Passed) and _tells(task, c)]
+    for common, beside, among in _contrasts(task, wrong, right):
+        if found := _parting(common, wrong, beside):
+            text = f"all {len(wrong)} cases with {reason}, and none of {len(beside)} right ones{among}, have "
+            text += " or ".join(found[:_MOST_TOLD])
+            return [Finding(check="cause", level="info", message=text, evidence={"cases": [c.key for c in wrong]})]
+    return []
+
+
+def _contrasts(
+    task: Task, wrong: Sequence[Case], right: Sequence[Case]
+) -> Iterator[tuple[list[_Trait], list[Case], str]]:
+    """Traits, the right cases that must not have them, and which these are, in words."""
+    data = [trait for trait in _of_data(wrong) if all(map(trait.has, wrong))]
+    yield data, [*right], ""
+    plain = [case for case in right if case.distribution == "standard"]  # other data hide what is wrong at some sizes
+    yield [*_of_sizes(task, wrong, plain)], plain, " of standard data"
+    for trait in data:
+        beside = [case for case in right if trait.has(case)]
+        yield [*_of_sizes(task, wrong, beside)], beside, f" with {trait.text}"
+
+
+def _parting(traits: Sequence[_Trait], wrong: Sequence[Case], right: Sequence[Case]) -> list[str]:
+    """Those that all wrong cases have and no right one; none where one of so many might do so by chance."""
+    with_sizes, beside = (len({case.dims for case in cases}) for cases in (wrong, right))
+    if not right or math.comb(with_sizes + beside, beside) < _BY_CHANCE * len(traits):
+        return []
+    return [t.text for t in traits if all(map(t.has, wrong)) and not any(map(t.has, right))]
+
+
+def _tells(task: Task, case: Case) -> bool:
+    return case.distribution not in DEGENERATE and task.bytes(case.dims_map, case.dtype) > 0
+
+
+def _no_multiple(step: int) -> Callable[[int], bool]:
+    return lambda size: size % step != 0
+
+
+def _of_data(wrong: Sequence[Case]) -> Iterator[_Trait]:
+    """Traits beside the sizes, as the wrong cases have them."""
+
+    def among(what: str, *values: object, but: bool = False) -> Callable[[Case], bool]:
+        return lambda case: (getattr(case, what) in values) != but
+
+    for what in ("direction", "dtype", "layout", "distribution"):
+        for value in sorted({getattr(case, what) for case in wrong}):
+            yield _Trait(f"the {what} {value}", among(what, value))
+    for what, plain in (("layout", "contiguous"), ("distribution", "standard")):
+        yield _Trait(f"another {what} than {plain}", among(what, plain, but=True))
+
+
+def _of_sizes(task: Task, wrong: Sequence[Case], right: Sequence[Case]) -> Iterator[_Trait]:
+    """Traits of the size of each dim: on which side of a threshold it lies, and divisibility."""
+
+    def where(name: str, holds: Callable[[int], bool]) -> Callable[[Case], bool]:
+        return lambda case: holds(case.dims_map[name])
+
+    for name in (dim.name for dim in task.dims if wrong and right):
+        ours, theirs = ([case.dims_map[name] for case in cases] for cases in (wrong, right))
+        if min(ours) > max(theirs):
+            yield _Trait(f"{name} of {min(ours)} or more (right up to {max(theirs)})", where(name, min(ours).__le__))
+        if max(ours) < min(theirs):
+            yield _Trait(f"{name} of {max(ours)} or less (right from {min(theirs)} on)", where(name, max(ours).__ge__))
+        yield _Trait(f"{name} above 1", where(name, (1).__lt__))
+        yield _Trait(f"{name} that is no power of two", where(name, lambda size: size & (size - 1) != 0))
+        for step in _MULTIPLES:
+            yield _Trait(f"{name} that is no multiple of {step}", where(name, _no_multiple(step)))
