@@ -191,6 +191,14 @@ def test_three_of_four_quick_checks_compile_for_no_very_long_rows(
     assert least <= left_out <= most
 
 
+def test_rows_of_a_table_may_be_many_where_no_row_is_long() -> None:
+    task = find("embedding")
+    case = Case(
+        task="embedding", direction="forward", dims=(("B", 2), ("L", 3), ("V", 70_000), ("D", 8)), dtype="float32"
+    )
+    assert task.allows(case.dims_map) and not secret_sizes.beyond_16_bits(task, case)
+
+
 def test_rows_beyond_16_bits_are_told_from_large_numbers_of_rows(judge: Judge) -> None:
     task = find("amax")
     planned = judge.plan(task, Protocol(timed=False, dtypes=("float32",), directions=("forward",)))

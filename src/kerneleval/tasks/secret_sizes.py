@@ -257,8 +257,9 @@ def far_cases(task: Task, right: Sequence[Case]) -> Iterator[Case]:
 
 
 def beyond_16_bits(task: Task, case: Case) -> bool:
-    """Whether a dim that may be long (``Dim.long``) is larger than an unsigned number of 16 bits."""
-    return any(case.dims_map[dim.name] > _TALLER for dim in task.dims if dim.long)
+    """Whether rows (last dim of an argument) are longer than an unsigned number of 16 bits holds (``Dim.long``)."""
+    rows = {arg.shape.split()[-1] for arg in task.table.args if isinstance(arg, Arg) and arg.shape}
+    return any(case.dims_map[dim.name] > _TALLER for dim in task.dims if dim.long and dim.name in rows)
 
 
 def rows_alone(task: Task) -> bool:
