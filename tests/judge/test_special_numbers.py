@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
@@ -91,6 +92,42 @@ def test_some_rows_are_nothing_but_nan(name: str, kernel: Kernel) -> None:
     assert found
     assert {distribution for _, distribution in found} == {"nonfinite"}
     assert not wrong(name, find(name).reference, lambda _: True)
+
+
+class Sorts(TorchDispatchMode):
+    """What is sorted: whether any is a NaN, and whether any has its sign bit set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nan = self.signed = False
+
+    def __torch_dispatch__(self, called: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if called.overloadpacket.__name__ in ("sort", "topk") and args[0].is_floating_point():
+            self.nan |= bool(args[0].isnan().any())
+            self.signed |= bool((args[0].isnan() & args[0].signbit()).any())
+        return called(*args, **(kwargs or {}))
+
+
+def test_no_reference_sorts_nan_whose_sign_is_set() -> None:
+    """Sorts by bits on GPUs put them at the wrong end, ``torch.topk`` of more than 32 elements among them: it failed
+    its own task on an H200.
+    """
+    sorting = set()
+    for name, task in all_tasks().items():
+        if task.category not in ("reduction", "normalization") or "nonfinite" not in task.distributions:
+            continue
+        dims = {dim.name: max(dim.low, min(dim.high, 40 // dim.multiple_of * dim.multiple_of)) for dim in task.dims}
+        if not task.allows(dims):
+            continue
+        case = case_of(name, dims, task.dtypes[0], distribution="nonfinite")
+        with Sorts() as found:
+            task.reference(*drawn(task, case)[0])
+        sorting |= {name} if found.nan else set()
+        assert not found.signed, name
+    assert {"sort", "topk", "topk_smallest", "ranks", "sparsemax"} <= sorting
+    for name in ("kthvalue", "median", "nanmedian"):
+        args, _ = drawn(find(name), case_of(name, {"M": 40, "N": 40, "K": 3}, distribution="nonfinite"))
+        assert (args[0].isnan() & args[0].signbit()).any(), "these keep them"
 
 
 def z_loss_by_blocks(logits: Tensor, targets: Tensor, factor: float) -> Tensor:
@@ -913,7 +950,6 @@ def floats_of(found: Tensor, like: Tensor) -> Tensor:
         ("maximum", lambda x, y: floats_of(torch.maximum(keys(x), keys(y)), x)),
         ("relu", lambda x: floats_of(keys(x).clamp(min=0), x)),
         ("cummax", lambda x: floats_of(keys(x).cummax(-1).values, x)),
-        ("topk", lambda x, k: floats_of(keys(x).topk(k).values, x)),
         ("median", lambda x: floats_of(keys(x).median(-1).values, x)),
         ("isnan", lambda x: keys(x) > keys(x.new_tensor(math.inf))),
     ],

@@ -199,8 +199,8 @@ class _Own:
     """What arguments have under ``nonfinite``, unless they say it themselves. True: ``"ieee"``, because IEEE arithmetic
     defines the output for infinities and NaN; False: ``"none"``."""
     nan_signs: bool = True
-    """Whether the NaN of most rows have their sign bit set: not where the operator reads it, or sorts, since sorts by
-    bits on GPUs put such a NaN first."""
+    """Whether the NaN of most rows have their sign bit set. Not where the operator reads it, nor where the reference
+    sorts: sorts by bits on GPUs put such a NaN at the wrong end, and so does ``torch.topk`` from 33 elements on."""
     extreme: Extreme = False
     """Whether large and small data reach the ends of the range (``TensorSpec.extreme``)."""
     epsilon: float = 0.0

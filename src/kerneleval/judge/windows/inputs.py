@@ -327,14 +327,12 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _half_steps(specs, values, seed)
             _multiples(specs, values, seed)
             _one_sided(specs, values, seed)
+        case "ordered":
+            _last_places(specs, values, seed)
         case "common" if case.direction == "forward":
             _far_scores(specs, values, seed)
-        case "full":  # of two what differs is counted
-            whole = [
-                v for v, s in zip(values, specs, strict=True) if isinstance(s, TensorSpec) and s.values == "integers"
-            ]
-            for one, other in itertools.pairwise(whole):
-                other.copy_(one ^ 1)
+        case "full":
+            _all_different(specs, values)
         case "large_scale" | "small_scale" if case.direction == "forward":
             _extreme(specs, values, case.distribution, seed)
             if case.distribution == "large_scale":
@@ -830,6 +828,27 @@ def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str
             if spec.values == "normal" and value.numel() >= len(beyond):
                 places = torch.randperm(value.numel(), generator=generator, device=value.device)[: len(beyond)]
                 value.view(-1)[places] = value.new_tensor(beyond)
+
+
+def _all_different(specs: Sequence[Argument], values: Sequence[Any]) -> None:
+    """Lets whole numbers differ from those of the argument before at every place: what differs is counted."""
+    whole = [v for v, s in zip(values, specs, strict=True) if isinstance(s, TensorSpec) and s.values == "integers"]
+    for one, other in itertools.pairwise(whole):
+        other.copy_(one ^ 1)
+
+
+def _last_places(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """In every second row, from the first or the second one on: indices of one place in each row name the least
+    element, which has the largest rank, and numbers of places are all of the row's.
+    """
+    tensors = [(spec, value) for spec, value in zip(specs, values, strict=True) if isinstance(spec, TensorSpec)]
+    for row, value in tensors:
+        for spec, places in tensors if row.along and value.ndim > 1 and value.numel() else ():
+            if spec.role == "index" and spec.shape == value.shape[:-1] and spec.high - spec.low == value.shape[-1]:
+                first = int(torch.randint(2, (), generator=stream(seed, f"last places {spec.name}", "cpu"))) % len(
+                    places
+                )
+                places[first::2] = spec.high - 1 if spec.low else value[first::2].argmin(-1)
 
 
 def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

@@ -223,7 +223,7 @@ TASKS = (
         rows=("ordered",),
         extreme="rows",
         where="N > 1",
-        dims=(size("M"), size("N", low=4)),
+        dims=(size("M"), size("N", low=4, long=MOST_NAMED)),
         complexity=2,
         relations=(_COLUMNS, homogeneity({0: 2.0}, {0: 2.0})),
     ),
@@ -367,7 +367,7 @@ TASKS = (
         "reduction",
         "out0 = the W largest of scores[b, w] + logprobs[b, w, n], the largest first, out1 = their w, out2 = their n; "
         "the first of equal ones",
-        dims=(size("B", high=256), fixed("W", low=2), size("N", low=4)),
+        dims=(size("B", high=256), fixed("W", low=2), size("N", low=4, long=MOST_NAMED)),
         args=(data("scores", "B W", nonfinite="masked"), data("logprobs", "B W N", along="W N", nonfinite="masked")),
         rows=("ordered",),
         out=("B W", "B W: int64", "B W: int64"),

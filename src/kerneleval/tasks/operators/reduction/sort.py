@@ -109,7 +109,7 @@ _INDEX: Any = {
 _TIES: Any = {"no_backward": "which of equal elements takes the gradient is not defined"}
 _K = plain("k", formula="K")
 _SELECTS: Any = {"nan_signs": True, **_TIES}
-_FEW: Any = {"dims": (*ROWS, fixed("K", high=64)), "where": "N >= K > 0", **_SELECTS}
+_FEW: Any = {"dims": (*ROWS, fixed("K", high=64)), "where": "N >= K > 0", **_TIES}
 
 TASKS = (
     _ordered("sort", "out[m] = x[m] in ascending order, NaN last", _sort, "M N", **_TIES),
@@ -191,7 +191,12 @@ TASKS = (
         **_FEW,
     ),
     _ordered(
-        "kthvalue", "out[m] = the k-th smallest of x[m]; NaN is larger than any number", _kthvalue, "M", _K, **_FEW
+        "kthvalue",
+        "out[m] = the k-th smallest of x[m]; NaN is larger than any number",
+        _kthvalue,
+        "M",
+        _K,
+        **_FEW | _SELECTS,
     ),
     _ordered(
         "median",
@@ -215,7 +220,7 @@ TASKS = (
         _count_below,
         "M K: int64",
         args=(data("x", "M N", along="N", edges=(-2, 2, 0.25)), data("y", "M K", along="K", edges=(-2, 2, 0.25))),
-        dims=(*ROWS, fixed("K", high=64)),
+        dims=(*LONG_ROWS, fixed("K", high=64)),
         rows=("ordered", "binned"),
         no_backward="counts have no gradient",
         nonfinite=False,
