@@ -12,6 +12,7 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import matches
 from kerneleval.judge.oracle.reference_call import ByLogSums, ByWeights
 from kerneleval.tasks import find
+from kerneleval.tasks.operators.quantization.weight_only import _gptq_dequantize
 
 from .conftest import case_of, drawn, gradients
 
@@ -178,3 +179,40 @@ def test_gradients_of_sinc_by_its_quotient_pass() -> None:
         args, grads = drawn(task, case, seed)
         expectation = reference.expect(task, case, args, grads)
         assert matches(gradients(sinc_near_one, task, case, args, grads or []), expectation)
+
+
+def chosen_in_type(
+    numbers: torch.Tensor, scales: torch.Tensor, g_idx: torch.Tensor, grad: torch.Tensor
+) -> torch.Tensor:
+    """The gradient of the scales by PyTorch."""
+    leaf = scales.detach().requires_grad_()
+    return torch.autograd.grad(numbers.to(scales.dtype) * leaf[g_idx], leaf, grad)[0]
+
+
+def added_backwards(
+    numbers: torch.Tensor, scales: torch.Tensor, g_idx: torch.Tensor, grad: torch.Tensor
+) -> torch.Tensor:
+    """The same one row after the other, the last one first, as atomic additions in the type may come."""
+    out = torch.zeros_like(scales)
+    for row, group in reversed([*enumerate(g_idx.tolist())]):
+        out[group] += grad[row] * numbers[row]
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("layout", ["contiguous", "expanded"])
+def test_gradients_of_scales_that_are_chosen_in_half_types_pass(dtype: str, layout: str) -> None:
+    """PyTorch adds up the gradients of what an index chooses in their type: up to 3.6 times the bound of fp32 sums."""
+    task = find("gptq_dequantize")
+    case = case_of("gptq_dequantize", {"K": 640, "N": 272, "S": 2, "P": 1}, dtype, "backward", layout=layout)
+    for seed in range(5):
+        args, grads = drawn(task, case, seed)
+        words, zeros, scales, g_idx, bits = args
+        (grad,) = grads or []
+        numbers = _gptq_dequantize(words, zeros, torch.ones_like(scales), g_idx, bits)
+        expectation = reference.expect(task, case, args, grads)
+        assert matches(gradients(task.reference, task, case, args, grads or []), expectation)
+        for honest in (chosen_in_type, added_backwards):
+            assert matches([honest(numbers, scales, g_idx, grad)], expectation)
+            assert not matches([honest(numbers[:-32], scales, g_idx[:-32], grad[:-32])], expectation)
+            assert not matches([honest(numbers + 1, scales, g_idx, grad)], expectation)

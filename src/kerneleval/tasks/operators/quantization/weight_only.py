@@ -42,6 +42,12 @@ def _gptq_dequantize(qweight: Tensor, qzeros: Tensor, scales: Tensor, g_idx: Ten
     return (numbers * wide(scales)[g_idx]).to(scales.dtype)
 
 
+def _gptq_dequantize_in_type(qweight: Tensor, qzeros: Tensor, scales: Tensor, g_idx: Tensor, bits: int) -> Tensor:
+    """Scales chosen in their type: PyTorch adds up their gradients in it."""
+    zeros = packed.unpack(qzeros, bits).flatten(-2) + 1
+    return (packed.unpack_rows(qweight, bits) - zeros[g_idx]) * scales[g_idx]
+
+
 def _gptq_gemm(x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, g_idx: Tensor, bits: int) -> Tensor:
     return x @ _gptq_dequantize(qweight, qzeros, scales, g_idx, bits)
 
@@ -206,8 +212,10 @@ def _product(name: str, summary: str, reference: Any, args: tuple[Any, ...], **m
     )
 
 
-def _dequantized(name: str, summary: str, reference: Any, args: tuple[Any, ...], derive: Any, *further: Dim) -> Task:
-    """A task that gives weights (K, N)."""
+def _dequantized(
+    name: str, summary: str, reference: Any, args: tuple[Any, ...], derive: Any, *further: Dim, **more: Any
+) -> Task:
+    """A task that gives weights (K, N); ``more`` as ``define.operator`` takes it."""
     return operator(
         name,
         "elementwise",
@@ -224,6 +232,7 @@ def _dequantized(name: str, summary: str, reference: Any, args: tuple[Any, ...],
         group="Quantization",
         source="vllm",
         relations=(homogeneity({[arg.name for arg in args].index("scales"): -2.0}, {0: -2.0}),),
+        **more,
     )
 
 
@@ -299,6 +308,8 @@ TASKS = (
         ),
         _GPTQ,
         fixed("P", high=3),
+        unfused=(_gptq_dequantize_in_type,),
+        in_type=False,
     ),
     _product(
         "gptq_gemm",
