@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,11 +16,11 @@ from kerneleval.tasks import find
 from kerneleval.tasks.secret_sizes import secret_cases
 from kerneleval.tasks.shapes import Budget
 
-from .conftest import called, drawn, gradients, planned
+from .conftest import called, case_of, drawn, gradients, planned
 from .test_special_numbers import gated as in_chunks
 
 CPU = Budget(memory_bytes=4 << 20, flops=300_000_000 * threads())
-NAMES = ("gated_linear_attention", "gated_delta_rule", "delta_rule", "rwkv6_wkv")
+NAMES = ("gated_linear_attention", "gated_delta_rule", "delta_rule", "rwkv6_wkv", "rwkv4_wkv")
 
 
 def long_cases(name: str) -> dict[str, Case]:
@@ -65,3 +67,54 @@ def test_a_state_that_is_lost_from_step_512_on_is_found() -> None:
 
             found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
             assert matches(found, expectation) == (kept == 0), direction
+
+
+def rwkv4(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor, *, kept: int = 0, in_type: bool = False) -> Tensor:
+    """Step by step, with the largest exponent so far as the unit of the sums, which are lost every ``kept`` steps; the
+    gradient of the bonus may be added up in its type.
+    """
+    keep, extra, outs = -torch.exp(decay.float()), bonus if in_type else bonus.float(), []
+    top = total = weights = torch.empty(0)
+    for step, (key, value) in enumerate(zip(k.float().unbind(1), v.float().unbind(1), strict=True)):
+        if step % (kept or k.shape[1]) == 0:
+            top, total, weights = torch.full_like(key, -torch.inf), torch.zeros_like(key), torch.zeros_like(key)
+        most = torch.maximum(top, key + extra).detach()
+        old, own = torch.exp(top - most), torch.exp(key + extra - most)
+        outs.append((old * total + own * value) / (old * weights + own))
+        most = torch.maximum(top + keep, key).detach()
+        old, own = torch.exp(top + keep - most), torch.exp(key - most)
+        total, weights, top = old * total + own * value, old * weights + own, most
+    return torch.stack(outs, 1).to(v.dtype)
+
+
+def test_sums_of_rwkv4_that_are_lost_every_128_or_512_steps_are_found() -> None:
+    task = find("rwkv4_wkv")
+    for direction, case in long_cases(task.name).items():
+        args, grads = drawn(task, case)
+        expectation = reference.expect(task, case, args, grads)
+        for kept in (0, 128, 512):
+            kernel = functools.partial(rwkv4, kept=kept)
+            found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
+            assert matches(found, expectation) == (kept == 0), (direction, kept)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("in_type", [False, True])
+def test_rwkv4_step_by_step_passes_in_every_type_and_distribution(direction: str, in_type: bool) -> None:
+    """The reference takes pairs of steps at once, and the unit of its sums is rounded otherwise."""
+    task, kernel = find("rwkv4_wkv"), functools.partial(rwkv4, in_type=in_type)
+    for case in planned(task, tier="quick", directions=(direction,)):
+        if case.shape_category in ("small", "medium", "rectangular") or case.distribution == "long_memory":
+            args, grads = drawn(task, case)
+            found = called(kernel, args) if grads is None else gradients(kernel, task, case, args, grads)
+            assert matches(found, reference.expect(task, case, args, grads)), case
+
+
+def test_the_expectation_of_rwkv4_takes_few_operators() -> None:
+    """Step by step it took 30 a step, and twelve seconds of a verdict."""
+    task = find("rwkv4_wkv")
+    args, _ = drawn(task, case_of(task.name, {"B": 2, "L": 512, "D": 3}, direction="backward"))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        given = [x.detach().requires_grad_() for x in args]
+        torch.autograd.grad(task.reference(*given).sum(), given)
+    assert len(profile.events()) < 5_000

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Task
-from kerneleval.tasks.define import FAR_BELOW, data, fixed, operator, plain, size, weight
+from kerneleval.tasks.define import FAR_BELOW, MOST_STEPS, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -22,13 +22,14 @@ Tensor = torch.Tensor
 
 
 def _scanned(decay: Tensor, taken: Tensor) -> Tensor:
-    """h[l] = decay[l] * h[l - 1] + taken[l] along the last dim, by doubling."""
-    step = 1
-    while step < taken.shape[-1]:
-        taken = taken + decay * F.pad(taken[..., :-step], (step, 0))
-        decay = decay * F.pad(decay[..., :-step], (step, 0))
-        step *= 2
-    return taken
+    """h[l] = decay[l] * h[l - 1] + taken[l] along the last dim: of pairs of steps, then of the first step of each."""
+    length, pairs = taken.shape[-1], taken.shape[-1] // 2
+    if length < 2:
+        return taken
+    first, second, evens = decay[..., ::2], decay[..., 1::2], taken[..., ::2]
+    odds = _scanned(second * first[..., :pairs], taken[..., 1::2] + second * evens[..., :pairs])
+    evens = evens + first * F.pad(odds, (1, 0))[..., : length - pairs]
+    return torch.stack((evens, F.pad(odds, (0, length % 2))), -1).flatten(-2)[..., :length]
 
 
 def _selective_scan(
@@ -85,6 +86,21 @@ def _mamba_chunk_scan(
 
 
 def _rwkv4(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor) -> Tensor:
+    keys, values, keep = wide(k).mT, wide(v).mT, -torch.exp(wide(decay))[:, None]
+    now = keys + wide(bonus)[:, None]
+    steps = torch.arange(k.shape[1], device=k.device) * keep
+    top = (torch.cummax(keys - steps, -1).values + steps).detach()  # about the largest exponent so far, the sums' unit
+    before = F.pad(top[..., :-1], (1, 0), value=float("-inf"))
+    most = torch.maximum(before, now).detach()
+    taken = torch.exp(keys - top)
+    total, weights = _scanned(torch.exp(before + keep - top), torch.stack((taken * values, taken)))
+    old, own = torch.exp(before - most), torch.exp(now - most)
+    total, weights = (old * F.pad(sums[..., :-1], (1, 0)) for sums in (total, weights))
+    return ((total + own * values) / (weights + own)).mT.to(v.dtype, copy=True).contiguous()
+
+
+def _rwkv4_by_steps(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor) -> Tensor:
+    """The gradient of the bonus is added up step by step, in its type."""
     wider, values, keep = wide(k), wide(v), -torch.exp(wide(decay))
     top = torch.full_like(wider[:, 0], float("-inf"))  # the largest exponent so far; sums are in units of its exp
     total = weights = torch.zeros_like(top)
@@ -273,13 +289,15 @@ TASKS = (
             data("bonus", "D"),
         ),
         "B L D",
-        dims=(size("B", high=32), size("L", low=2, high=512), size("D", high=1024)),
+        dims=(size("B", high=32), size("L", low=2, high=512, long=MOST_STEPS), size("D", high=1024)),
         flops="16 * B * L * D",
         reduction="L",
         gathered="B * L",
         rows=("long_memory",),
         nonfinite=False,  # as those of linear.py
         forward_only=("long_memory",),  # as of mamba_chunk_scan
+        unfused=(_rwkv4_by_steps,),
+        in_type=False,
     ),
     stepwise(
         "token_shift",
