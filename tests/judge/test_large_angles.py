@@ -16,7 +16,12 @@ from kerneleval.tasks import find
 from .conftest import case_of, drawn
 
 DRAWS = 8
-FUNCTIONS = {"sin": torch.sin, "cos": torch.cos}
+FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "sin": (torch.sin, torch.cos),
+    "cos": (torch.cos, lambda x: -torch.sin(x)),
+}
+"""Each with its derivative."""
+PERIOD = 2 * math.pi
 
 
 def single(x: Tensor | float) -> Tensor:
@@ -28,14 +33,17 @@ def less(x: Tensor, turns: Tensor, part: Tensor) -> Tensor:
     return single(x.double() - turns.double() * part.double())
 
 
+Reduction = Callable[[Tensor], Tensor]
+
+
 def by_one_period(x: Tensor) -> Tensor:
-    period = single(2 * math.pi)
-    return x - torch.round(x / period) * period
+    rounded = single(PERIOD)
+    return x - torch.round(x / rounded) * rounded
 
 
 def by_three_parts(x: Tensor) -> Tensor:
     """Cody and Waite's reduction, each part of the period by a fused multiply-add."""
-    turns, left = torch.round(x * single(1 / (2 * math.pi))), 2 * math.pi
+    turns, left = torch.round(x * single(1 / PERIOD)), PERIOD
     for _ in range(3):
         part = single(left)
         x, left = less(x, turns, part), left - float(part)
@@ -44,26 +52,34 @@ def by_three_parts(x: Tensor) -> Tensor:
 
 def by_double(x: Tensor) -> Tensor:
     wide = x.double()
-    return single(wide - torch.round(wide / (2 * math.pi)) * (2 * math.pi))
+    return single(wide - torch.round(wide / PERIOD) * PERIOD)
 
 
-def passes(name: str, dtype: str, reduced: Callable[[Tensor], Tensor]) -> list[bool]:
+def by_none(x: Tensor) -> Tensor:
+    return x
+
+
+def passes(name: str, dtype: str, direction: str, reduced: Reduction) -> list[bool]:
     task, found = find(name), []
-    case = case_of(name, {"M": 40, "N": 70}, dtype, distribution="large_scale")
+    function, slope = FUNCTIONS[name]
+    case = case_of(name, {"M": 40, "N": 70}, dtype, direction, distribution="large_scale")
     for seed in range(DRAWS):
-        args, _ = drawn(task, case, seed)
-        out = FUNCTIONS[name](reduced(args[0].float())).to(args[0].dtype)
-        found.append(matches([out], reference.expect(task, case, args)))
+        args, grads = drawn(task, case, seed)
+        angle = reduced(args[0].float())
+        out = function(angle) if grads is None else grads[0].float() * slope(angle)
+        found.append(matches([out.to(args[0].dtype)], reference.expect(task, case, args, grads)))
     return found
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_angle_reduced_by_a_rounded_period_is_found(name: str) -> None:
-    assert not any(passes(name, "float32", by_one_period))
+def test_an_angle_reduced_by_a_rounded_period_is_found(name: str, direction: str) -> None:
+    assert not any(passes(name, "float32", direction, by_one_period))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("reduced", [by_three_parts, by_double, lambda x: x])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("reduced", [by_three_parts, by_double, by_none])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_right_reductions_pass(name: str, dtype: str, reduced: Callable[[Tensor], Tensor]) -> None:
-    assert all(passes(name, dtype, reduced))
+def test_right_reductions_pass(name: str, dtype: str, direction: str, reduced: Reduction) -> None:
+    assert all(passes(name, dtype, direction, reduced))

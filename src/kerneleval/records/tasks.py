@@ -287,7 +287,7 @@ class TensorSpec:
     extreme: Extreme = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
     by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two; ``"angles"``:
-    large ones up to 64 times larger; ``"rows"``: large rows (``along``, or the last dim) of one sign instead."""
+    large ones up to 64 times larger, backward too; ``"rows"``: large rows (``along``, or the last dim) of one sign instead."""
     divides: bool = False
     """As ``Arg`` has it."""
     multiple_of: str = ""

@@ -333,12 +333,10 @@ def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: in
             _far_scores(specs, values, seed)
         case "full":
             _all_different(specs, values)
-        case "large_scale" | "small_scale" if case.direction == "forward":
-            _extreme(specs, values, case.distribution, seed)
-            if case.distribution == "large_scale":
-                _far_rows(specs, values, seed)
-            else:
-                _nearer(specs, values, seed)
+        case "large_scale" | "small_scale":
+            _extreme(specs, values, case, seed)
+            if case.direction == "forward":
+                (_far_rows if case.distribution == "large_scale" else _nearer)(specs, values, seed)
     if case.distribution == "small_scale":
         _tiny_rows(specs, values, case.direction, seed)
 
@@ -682,15 +680,20 @@ def _sign_nans(specs: Sequence[Argument], values: Sequence[Any], case: Case, see
             bits.copy_(torch.where(chosen & value.isnan(), bits | torch.iinfo(bits.dtype).min, bits))
 
 
-def _extreme(specs: Sequence[Argument], values: Sequence[Any], distribution: str, seed: int) -> None:
+def _extreme(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed: int) -> None:
     """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
     Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
     of float16, are all so small that no square of them is left; unless only ``"large"`` or ``"small"`` ones are wanted.
-    ``"angles"`` go up to 64 times as far, and lie there at one in eight.
+    ``"angles"`` go up to 64 times as far, and lie there at one in eight; they alone do so backward.
     """
+    distribution, backward = case.distribution, case.direction == "backward"
     quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
     for spec, value in zip(specs, values, strict=True):
-        if not isinstance(spec, TensorSpec) or spec.extreme in (False, "rows"):
+        if (
+            not isinstance(spec, TensorSpec)
+            or spec.extreme in (False, "rows")
+            or (backward and spec.extreme != "angles")
+        ):
             continue
         if quotients:
             value.mul_(2.0**-_QUOTIENT if spec.divides and value.dtype != torch.float16 else 1.0)
