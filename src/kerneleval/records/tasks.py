@@ -216,10 +216,11 @@ up to 2000, or as large as leaves counts of that mean exact in a half type."""
 _SCORES = -100.0
 """``TensorSpec.common`` of scores is at most this."""
 
-Extreme = bool | Literal["large", "small", "rows", "angles"]
-"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"angles"``: large
-ones in fp32 go up to some 6,400,000 times a normal number; ``"rows"``: in every
-second call, all of a large row lies far below 0, or far above: at 1e31, of scores at 3e7, in float16 at 10,900."""
+Extreme = bool | Literal["large", "small", "floors", "rows", "angles"]
+"""Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"floors"``: small
+ones of 1e-9 to 1e-13, of which a kernel may hold the scale at a floor; ``"angles"``: large ones in fp32 go up to some
+6,400,000 times a normal number; ``"rows"``: in every second call, all of a large row lies far below 0, or far above: at
+1e31, of scores at 3e7, in float16 at 10,900."""
 
 Nonfinite = Literal["ieee", "limits", "infinite", "masked", "masked_nan", "masked_apart", "nan", "channels", "none"]
 """What an argument has under ``nonfinite``:
@@ -286,8 +287,9 @@ class TensorSpec:
     """As ``Arg`` has it."""
     extreme: Extreme = False
     """Whether ``large_scale`` reaches the end of the range and ``small_scale`` goes where squares underflow, forward;
-    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``: one of the two; ``"angles"``:
-    large ones up to 64 times larger, backward too; ``"rows"``: large rows (``along``, or the last dim) of one sign instead."""
+    by the same factors in all such arguments of one shape. ``"large"``, ``"small"``, ``"floors"``: one of
+    the two; ``"angles"``: large ones up to 64 times larger, backward too; ``"rows"``: large rows (``along``, or the
+    last dim) of one sign instead."""
     divides: bool = False
     """As ``Arg`` has it."""
     multiple_of: str = ""

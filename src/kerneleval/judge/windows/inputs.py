@@ -197,6 +197,9 @@ _MOST_EXPONENT = 400
 """Of extreme data: fp64 holds their squares."""
 _UNDERFLOW = (70, 91)
 """Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
+_SMALL_SCALES = (20, 35)
+"""The same of data whose scales a kernel may hold at a floor: products of scales are no subnormal numbers."""
+_SMALLER = {"small": _UNDERFLOW, "floors": _SMALL_SCALES}
 _MOST_ANGLE = 6
 """Exponent by which angles are larger at most: 6,400,000, of which a reduction by one rounded period is off by 0.2.
 Three parts of the period leave nothing, under fused multiply-adds."""
@@ -683,8 +686,8 @@ def _sign_nans(specs: Sequence[Argument], values: Sequence[Any], case: Case, see
 def _extreme(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed: int) -> None:
     """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
     Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
-    of float16, are all so small that no square of them is left; unless only ``"large"`` or ``"small"`` ones are wanted.
-    ``"angles"`` go up to 64 times as far, and lie there at one in eight; they alone do so backward.
+    of float16, are all so small that no square of them is left; unless only ``"large"`` or ``"small"`` ones are wanted;
+    ``"floors"`` are less small. ``"angles"`` go up to 64 times as far, and lie there at one in eight; backward, too.
     """
     distribution, backward = case.distribution, case.direction == "backward"
     quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
@@ -699,7 +702,7 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed:
             value.mul_(2.0**-_QUOTIENT if spec.divides and value.dtype != torch.float16 else 1.0)
             continue
         generator = stream(seed, f"extreme {spec.shape}", str(value.device))
-        if distribution == "large_scale" and spec.extreme != "small":
+        if distribution == "large_scale" and spec.extreme not in _SMALLER:
             large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
             most = _MOST_ANGLE if spec.extreme == "angles" else _most_exponent(value.dtype, large)
             if spec.extreme == "angles" and value.dtype != torch.float32:  # kernels in half types may round the angle
@@ -708,8 +711,11 @@ def _extreme(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed:
             end = torch.randint(8, value.shape, generator=generator, device=value.device) == 0
             places.masked_fill_(end, most)
             value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
-        elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme in (True, "small"):
-            value.mul_(2.0 ** -int(torch.randint(*_UNDERFLOW, (), generator=generator, device=value.device)))
+        elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme in (True, *_SMALLER):
+            smaller = torch.randint(
+                *_SMALLER.get(str(spec.extreme), _UNDERFLOW), (), generator=generator, device=value.device
+            )
+            value.mul_(2.0 ** -int(smaller))
 
 
 def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:

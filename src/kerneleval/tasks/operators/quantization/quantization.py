@@ -110,7 +110,7 @@ _LOOSE = (0.90, 0.10, 0.15)
 _SIZES = (size("M", high=4096), size("K", low=16, high=4096), size("N", high=4096))
 _PRODUCT: Any = {
     "dims": _SIZES,
-    "args": (data("x", "M K"), weight("w", "K N", fan_in="K")),
+    "args": (data("x", "M K", extreme="floors"), weight("w", "K N", fan_in="K")),
     "out": ("M N",),
     "reduction": "K",
     "flops": "2 * M * N * K + 3 * (M * K + K * N)",
@@ -173,7 +173,7 @@ TASKS = (
         **{
             **_PRODUCT,
             "dims": (fixed("B", high=16), *_SIZES),
-            "args": (data("x", "B M K"), data("w", "B K N", fan_in="K")),
+            "args": (data("x", "B M K", extreme="floors"), data("w", "B K N", fan_in="K")),
             "out": ("B M N",),
             "flops": f"B * ({_PRODUCT['flops']})",
         },
@@ -256,7 +256,7 @@ TASKS = (
             size("N", high=2048),
             fixed("D", low=16, high=128, multiple_of=16),
         ),
-        args=(data("query", "B H N D"), data("key", "B H N D"), data("value", "B H N D")),
+        args=(data("query", "B H N D"), data("key", "B H N D"), data("value", "B H N D", extreme="floors")),
         out=("B H N D",),
         reduction="N",
         flops="B * H * N * (4 * N * D + 6 * N + 9 * D)",
