@@ -118,3 +118,22 @@ def test_the_expectation_of_rwkv4_takes_few_operators() -> None:
         given = [x.detach().requires_grad_() for x in args]
         torch.autograd.grad(task.reference(*given).sum(), given)
     assert len(profile.events()) < 5_000
+
+
+def alibi(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, scale: float, *, window: int = 0) -> Tensor:
+    """Attention with linear biases, of the last ``window`` keys alone where it is given."""
+    behind = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
+    scores = q @ k.mT * scale - slopes[:, None, None] * behind
+    hidden = (behind < 0) | (behind >= (window or len(behind)))
+    return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ v
+
+
+def test_keys_far_away_have_weight_beside_linear_biases() -> None:
+    """Slopes were up to 1: attention of the last 512 keys passed, as slopes of models (from 1 / 256) do not let it."""
+    task = find("alibi_attention")
+    case = case_of(task.name, {"B": 1, "H": 4, "L": 1300, "D": 8})
+    for seed in range(3):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        assert matches([alibi(*args)], expectation)
+        assert not matches([alibi(*args, window=512)], expectation)

@@ -226,7 +226,8 @@ TASKS = (
         "out[b] = softmax(query[b] k^T * scale + slopes * (j - last j)) v over the pages of b, as for v1: long "
         "contexts, with linear biases",
         _v2,
-        (_QUERY, *_APART, _TABLE, _LENGTHS, data("slopes", "heads", values="uniform"), _SCALE),
+        (_QUERY, *_APART, _TABLE, _LENGTHS, data("slopes", "heads", values="uniform", fan_in="steps"), _SCALE),
+        derive={**_SHAPES, "steps": "16 ** 2"},  # slopes up to 1 / 16, as of alibi_attention
         dims=(fixed("B", high=4), *_BATCH[1:], *_CACHE, size("N", high=1024)),
     ),
     _paged(

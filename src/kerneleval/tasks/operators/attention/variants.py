@@ -268,7 +268,8 @@ TASKS = (
         "alibi_attention",
         "out = softmax(q k^T * scale + slopes[h] * (j - i)) v, where query i sees the keys j <= i",
         _alibi_attention,
-        data("slopes", "H", values="uniform", differentiable=False),
+        data("slopes", "H", values="uniform", differentiable=False, fan_in="steps"),
+        derive={"S": "L", "steps": "16 ** 2"},  # slopes up to 1 / 16: with steeper ones keys far away have no weight
         over=(_SAME[0], data("k", "B H L D", common=SCORES_NEAR), _SAME[2]),  # a slope brings keys near one another
         fused=True,
         relations=(*_BATCHES, _HEADS_ALL),
