@@ -517,6 +517,32 @@ print("ok")
     assert out.strip() == "ok"
 
 
+def test_the_language_is_looked_through_once_and_is_afterwards_as_it_was(interpreted):
+    source = KERNEL.replace("mask=at < n) * 2", "mask=at < n) * 2 + tl.max(tl.exp(at * 0.0), 0) - 1")
+    source += (
+        "def gelu(x):\n    out = torch.zeros_like(x)\n"
+        "    double[(triton.cdiv(x.numel(), 32),)](x, out, x.numel(), BLOCK=32)\n    return out\n"
+    )
+    out = interpreted(
+        PRELUDE
+        + f"""
+import inspect
+import triton.language as tl
+before = [dict(vars(owner)) for owner in (tl, tl.core, tl.math, tl.tensor)]
+looked, getmembers = [], inspect.getmembers
+inspect.getmembers = lambda *given: looked.append(given) or getmembers(*given)
+loaded = load({source!r})
+for turn in range(3):
+    assert torch.equal(loaded.forward([x], (), {{}}), 2 * x)
+    looked.append(None)
+assert looked.index(None) and looked[-2:] == [None, None], looked
+assert before == [dict(vars(owner)) for owner in (tl, tl.core, tl.math, tl.tensor)]
+print("ok")
+""",
+    )
+    assert out.strip() == "ok"
+
+
 def test_bfloat16_is_still_wrong_in_the_interpreter(interpreted):
     """When this fails, Triton has mended it: then bfloat16 may be judged there (docs/candidates.md)."""
     source = KERNEL.replace(

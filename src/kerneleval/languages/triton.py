@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -60,6 +61,7 @@ class Triton(PythonLanguage):
         if on_cpu:
             _autotune_without_clock()
             _floats_as_compiled()
+            _functions_of_the_language_once()
 
     def is_entry(self, value: Any) -> bool:
         """Kernels themselves need a grid, so they are no entry points."""
@@ -133,3 +135,28 @@ def _floats_as_compiled() -> None:
 
     wrapped.wraps_floats = True  # type: ignore[attr-defined]
     interpreter._implicit_cvt = wrapped
+
+
+def _functions_of_the_language_once() -> None:
+    """Lets the interpreter look for the functions of Triton's language once.
+
+    It exchanges them at each launch, and at each call of a function such as ``tl.sum``, and looked through a thousand
+    names for them each time: longer than many kernels take.
+    """
+    from triton.runtime import interpreter
+
+    if not hasattr(interpreter, "_patch_builtin") or hasattr(interpreter._patch_builtin, "names"):
+        return
+    names: dict[tuple[Any, int], list[str]] = {}
+
+    def patched(owner: Any, builder: Any, *scope: Any) -> None:
+        key = (owner, len(vars(owner)))
+        if key not in names:
+            names[key] = [n for n, m in inspect.getmembers(owner) if interpreter.tl.core.is_builtin(m)]
+        for name in names[key]:
+            member = getattr(owner, name, None)
+            if interpreter.tl.core.is_builtin(member):
+                interpreter._patch_attr(owner, name, member, builder, *scope)
+
+    patched.names = names  # type: ignore[attr-defined]
+    interpreter._patch_builtin = patched
