@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import importlib.util
 import os
@@ -126,6 +127,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for tier in TIERS:
             if item.get_closest_marker(tier) and (reason := _why_not(tier)):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """The collector walks no more through all tests, a third of a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 _INTERPRETER_FAILS = "triton on device 'cpu'"

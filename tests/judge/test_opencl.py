@@ -57,9 +57,10 @@ def test_an_honest_kernel_passes_on_the_custom_track(judged: Callable[..., Verdi
 
 
 def test_it_is_contained_as_on_the_cpu(judged: Callable[..., Verdict], judge: Judge, tmp_path: Path) -> None:
-    on_opencl = judged(HEAD + kernel(f"out[i] = {GELU};"), directions=("forward",), categories=("tiny",))
+    little = {"directions": ("forward",), "categories": ("tiny",), "dtypes": ("float32",), "timed": False}
+    on_opencl = judged(HEAD + kernel(f"out[i] = {GELU};"), **little)
     (tmp_path / "gelu.py").write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
-    on_cpu = check(tmp_path / "gelu.py", "gelu", judge=judge, tier="quick", categories=("tiny",))
+    on_cpu = check(tmp_path / "gelu.py", "gelu", judge=judge, tier="quick", **little)
     assert on_opencl.trust == on_cpu.trust
     assert "seccomp" in on_opencl.trust.layers or on_opencl.trust.missing
 

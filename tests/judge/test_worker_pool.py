@@ -66,6 +66,15 @@ def test_candidates_are_built_ahead_and_only_once(tmp_path: Path, monkeypatch: p
         assert len(told) == 2, "nothing is left to build"
 
 
+def test_once_a_numba_candidate_came_workers_find_it_loaded(judge: Judge) -> None:
+    """Each worker loaded Numba for itself, and for its first function the compiler: half a second."""
+    loaded = "import sys\nassert 'numba.np.arraymath' in sys.modules\nimport numba\ndef gelu(x):\n    return x\n"
+    candidate = Candidate(files=(("gelu.py", loaded),), language="numba")
+    judge.pool.require(candidate)
+    judge.pool.take_spare().close()  # may be older
+    worker_pool.Loaded(judge.pool, candidate, ["gelu"]).close()
+
+
 def test_nobody_waits_for_compilers_when_a_run_is_stopped(tmp_path: Path) -> None:
     def stop(_event: object) -> None:
         time.sleep(1.0)

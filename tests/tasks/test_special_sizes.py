@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -17,6 +18,7 @@ VERDICTS = 20
 Inside = Callable[[Mapping[str, int]], bool]
 
 
+@functools.cache
 def secret(name: str, direction: Direction) -> list[list[Case]]:
     """The secret cases of some verdicts in the first dtype and one direction."""
     task = find(name)

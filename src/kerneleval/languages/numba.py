@@ -27,6 +27,14 @@ class Numba(PythonLanguage):
     devices = ("cpu",)
     imported = "numba"
     install = "pip install numba"
+    preload_when_met = True
+
+    def preload(self, device: str, arch: str) -> None:
+        """Compiles a small function: what Numba loads for the first one is loaded. See :meth:`Language.preload`."""
+        import numba
+        import numpy as np
+
+        numba.njit(_first)(np.ones(1))
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """Entry points that are jitted functions themselves get NumPy arrays, which they can type, for tensors."""
@@ -57,6 +65,12 @@ class Numba(PythonLanguage):
             found.update(_BLAS.findall(text))
             found.update(name for name in _DECLARED.findall(text) if ARITHMETIC.match(name))
         return tuple(f"numba.{name}" for name in sorted(found))
+
+
+def _first(x: Any) -> Any:
+    for i in range(x.size):
+        x[i] += 1.0
+    return x[0]
 
 
 def _describe(function: Any) -> tuple[str, str]:

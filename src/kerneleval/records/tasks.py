@@ -613,6 +613,16 @@ class Table:
         tensors = [*(arg for arg in self.args if isinstance(arg, Arg)), *self.outputs]
         return sum(math.prod(arg.shape_at(sizes)) * DTYPES[arg.dtype or dtype] for arg in tensors)
 
+    def argument_bytes(self, dims: Mapping[str, int], dtype: str) -> tuple[int, int]:
+        """Bytes of the arguments, and of those that have gradients: of :meth:`arguments`, which take longer to make."""
+        sizes, given, differentiable = self.sizes(dims), 0, 0
+        for arg in self.args:
+            if isinstance(arg, Arg):
+                nbytes = math.prod(arg.shape_at(sizes)) * DTYPES[arg.dtype or dtype]
+                given += nbytes
+                differentiable += nbytes * arg.differentiable
+        return given, differentiable
+
     def function(self, what: str) -> Callable[[Mapping[str, int]], Any]:
         """One of the formulas, by its field's name, as a function of the dims."""
         formula = getattr(self, what)

@@ -109,13 +109,14 @@ def _library_paths(known: list[str], package: Path) -> list[str]:
     """Where imported modules came from, as far as that is outside of ``known``."""
     found: list[str] = []
     entries = [os.path.realpath(p) for p in sys.path if os.path.isabs(p) and os.path.isdir(p)]
+    within = tuple(p.rstrip("/") + "/" for p in known)  # asked first: nearly all of thousands are
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if "." in name or name.startswith("__") or name == package.name:
             continue
         if not isinstance(file, str) or not os.path.isabs(file):
             continue
-        if any(_below(file, p) for p in known + found):
+        if file.startswith(within) or any(_below(file, p) for p in known + found):
             continue
         file = os.path.realpath(file)
         if any(_below(file, p) for p in known + found):

@@ -68,12 +68,14 @@ class Budget:
 
 def case_bytes(task: Task, direction: str, dims: Mapping[str, int], dtype: str) -> int:
     """Bytes of one case's contiguous buffers: arguments, outputs and, backward, upstream and resulting gradients."""
-    tensors = [arg for arg in task.arguments(dims, dtype) if isinstance(arg, TensorSpec)]
-    given = sum(spec.nbytes for spec in tensors)
+    if task.arguments == task.table.arguments:
+        given, differentiable = task.table.argument_bytes(dims, dtype)
+    else:
+        tensors = [arg for arg in task.arguments(dims, dtype) if isinstance(arg, TensorSpec)]
+        given = sum(spec.nbytes for spec in tensors)
+        differentiable = sum(spec.nbytes for spec in tensors if spec.differentiable)
     total = max(task.bytes(dims, dtype), given)
-    if direction == "forward":
-        return total
-    return total + (total - given) + sum(spec.nbytes for spec in tensors if spec.differentiable)
+    return total if direction == "forward" else total + (total - given) + differentiable
 
 
 def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:

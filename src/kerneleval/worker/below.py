@@ -65,8 +65,9 @@ def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[
             seen.setdefault(name, count)
 
 
+@functools.cache
 def registered() -> frozenset[str]:
-    """``namespace::name.overload`` of the operators that there are now."""
+    """``namespace::name.overload`` of the operators that there are before candidates bring others; the zygote asks."""
     import torch
 
     return frozenset(torch._C._dispatch_get_all_op_names())

@@ -109,6 +109,7 @@ class Zygote:
             self._process = self._start(theirs.fileno(), _environment(device, root))
         self.channel = Channel(ours)
         self._slots: set[int] = set()
+        self._preloaded: set[str] = set()
         self.start_s = 0.0
         """Until it was ready; 0 before."""
         self.loaded: dict[str, Any] = {}
@@ -172,6 +173,14 @@ class Zygote:
             worker.share_bell()
         worker.fork_s = time.perf_counter() - started
         return worker
+
+    def preload(self, language: str, arch: str) -> None:
+        """Have workers to come find loaded what candidates in a language load; waits for nothing."""
+        if language not in self._preloaded:
+            self._preloaded.add(language)
+            self._ready()
+            with self._lock, contextlib.suppress(WireError):  # it is gone: the next request says so
+                self.channel.send({"op": "preload", "language": language, "arch": arch})
 
     def reap(self, pid: int, wait_s: float) -> int | None:
         """Exit code of a worker (negative: the signal), None while it lives or when it is not known."""

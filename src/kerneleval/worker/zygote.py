@@ -3,7 +3,8 @@
 Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE`` with an environment made from scratch. It speaks
 the wire on descriptor FD: ``prepare`` says for which architecture compilers are made ready, ``fork`` makes a worker
 (two descriptors travel along: the worker's end of its own socket and the write end of its output pipe), ``reap`` says
-how a worker ended, ``quit`` ends it. It runs nothing of a candidate.
+how a worker ended, ``preload`` loads what candidates in a language load, ``quit`` ends it. It runs nothing of a
+candidate.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ def _preload(device: str, arch_of: Callable[[], str]) -> dict[str, Any]:
         found["triton"] = False
     else:
         import triton.runtime  # noqa: F401
-    from kerneleval import languages
+    from kerneleval import devices, languages
     from kerneleval.worker import child  # noqa: F401 - so that a fork finds it imported
 
+    devices.find(device)  # the files of all devices are imported
     arch = arch_of()
     for name, language in languages.all_languages().items():
-        if device in language.devices and not language.missing(device):
+        if device in language.devices and not language.missing(device) and not language.preload_when_met:
             try:
                 language.preload(device, arch)
             except Exception as error:  # noqa: BLE001 - a worker meets it again, and reports it as its own
@@ -56,9 +58,23 @@ def _preload(device: str, arch_of: Callable[[], str]) -> dict[str, Any]:
 
 
 def _preload_gradients() -> None:
-    """What PyTorch imports when the first gradient is taken, SymPy with it: else half a second in every worker."""
+    """What PyTorch imports when the first gradient is taken, SymPy with it: else half a second in every worker. Then
+    its operators are counted.
+    """
     with contextlib.suppress(ImportError):  # it is no public module
         import torch.fx.experimental.symbolic_shapes  # noqa: F401
+    from kerneleval.worker import below
+
+    below.registered()
+
+
+def _preload_language(name: str, device: str, arch: str) -> None:
+    from kerneleval import languages
+
+    with contextlib.suppress(Exception):  # a worker meets it again, and reports it as its own
+        languages.find(name).preload(device, arch)
+    gc.collect()
+    gc.freeze()
 
 
 def _reap(pid: int, wait_s: float) -> dict[str, Any]:
@@ -98,6 +114,9 @@ def serve(channel: Channel, device: str) -> None:
             return
         if operation == "reap":
             channel.send(_reap(message["pid"], message["wait_s"]))
+            continue
+        if operation == "preload":
+            _preload_language(message["language"], device, message["arch"])
             continue
         started = time.perf_counter()
         zygote_pid = os.getpid()

@@ -299,6 +299,8 @@ class WorkerPool:
         device_check = languages.find("torch")
         if kind in (*device_check.devices, *device_check.baseline_devices):
             self._self_check(device_check, device_check.known[0])
+        if language.preload_when_met:
+            self.zygote.preload(language.name, self.machine.arch)
         if known := language.known_for(candidate):
             self._self_check(language, known)
 

@@ -190,6 +190,9 @@ class Language(ABC):
         here; a candidate will meet the reason and report it.
         """
 
+    preload_when_met = False
+    """Whether :meth:`preload` waits for the first candidate in the language, because most runs have none."""
+
     def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
         """Dtypes whose results would not be the candidate's fault on that device; they are not to be judged there."""
         return ()
