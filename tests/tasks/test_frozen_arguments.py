@@ -228,6 +228,50 @@ def test_segments_said_in_two_ways_become_others_together(tmp_path, forward, giv
         assert torch.equal(*(one.long() for one in agree(*both))) and max(int(one.max()) for one in both) <= 96
 
 
+def _packed(lengths: object) -> torch.Tensor:
+    return torch.cat([torch.arange(int(n)) for n in lengths])
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        ("torch.cat([torch.arange(n) for n in LENS])[None]", 1),
+        ("torch.cat([torch.arange(n) for n in LENS])[None].int().repeat(3, 1)", 1),  # of time, height and width
+        ("torch.cat([torch.arange(n) for n in LENS]).view(3, 32)", 3),
+        ("torch.arange(8).repeat_interleave(torch.tensor(LENS))[None]", 0),
+        ("torch.arange(96)[None] - torch.tensor([0, *LENS]).cumsum(0)[:-1].repeat_interleave(torch.tensor(LENS))", 1),
+    ],
+)
+def test_packed_positions_become_others_with_their_offsets(tmp_path, given, rows):
+    """Those of shape (1, T) and (B, T) changed alone, and who counts them by the offsets was rejected."""
+    lens = "LENS = [9, 12, 11, 20, 4, 8, 15, 17]"
+    inputs = f"{lens}\nreturn [torch.randn(96, 5), torch.tensor([0, *LENS]).cumsum(0), {given}]"
+    forward = "return (x.cumsum(0)[o[1:] - 1] * (x * p.expand(-1, -1).reshape(-1, 96)[0][:, None]).sum(0))"
+    task = read(write(tmp_path, forward, inputs, takes="x, o, p"))
+    problem, order = task.build({}, "cpu"), set()
+    own = problem.inputs(1)[2]
+    assert problem.kin == {1, 2} and not any("same in every draw" in one.message for one in task.findings)
+    for seed in range(9):
+        _, offsets, positions = problem.inputs(seed, "redrawn")
+        lengths = offsets.diff()
+        told = _packed(lengths) if rows else torch.arange(8).repeat_interleave(lengths)
+        assert (positions.shape, positions.dtype) == (own.shape, own.dtype) and not torch.equal(positions, own)
+        assert torch.equal(positions.long(), told.view(positions.shape) if rows == 3 else told.expand(own.shape))
+        assert rows < 3 or {32, 64} <= set(offsets.tolist()), "segments of a batch stay in its rows"
+        order.add(tuple(lengths.tolist()))
+    assert len(order) > 5
+
+
+def test_rows_of_a_batch_stay_whole(tmp_path):
+    """Each row is a sequence of its own, of which none may end in another."""
+    inputs = "return [torch.randn(96, 5), torch.arange(0, 97, 12), torch.arange(12).repeat(8, 1)]"
+    forward = "return x.cumsum(0)[o[1:] - 1] * (x * p.reshape(-1)[:, None]).sum(0)"
+    problem = read(write(tmp_path, forward, inputs, takes="x, o, p")).build({}, "cpu")
+    for seed in range(5):
+        for own, other in zip(problem.inputs(seed)[1:], problem.inputs(seed, "redrawn")[1:], strict=True):
+            assert torch.equal(own, other)
+
+
 @pytest.mark.parametrize(
     ("forward", "given"),
     [

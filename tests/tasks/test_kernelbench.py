@@ -1391,6 +1391,41 @@ def test_no_size_becomes_one_where_that_is_another_problem(tmp_path):
         assert [len(unit.names) for unit in found] == [2, 2, 2]
 
 
+@pytest.mark.parametrize(
+    ("forward", "beside", "sizes"),
+    [
+        ("a, b = x.chunk(2, -1)\nreturn torch.cat([a * a.cos() - b * a.sin(), b * a.cos() + a], -1)", "", (3,)),
+        ("a, b, c = x.chunk(3, -1)\nreturn torch.where(a > 0, b, c) * a", "", (5, 7)),
+        ("a, b, c, d = x.chunk(4, -1)\nout = a * b\nreturn out.masked_fill_(c > 0, 0) * d", "", (7,)),
+        ("return x + more[0]", ", torch.rand(48)", (1,)),
+    ],
+)
+def test_no_size_runs_because_one_part_is_stretched(tmp_path, forward, beside, sizes):
+    """Of three columns the second half is one, and met each of the first: a rotary embedding of halves failed."""
+    text = model(forward, inputs=f"[torch.rand(40, d){beside}]", top="d = 48\nfew = 48")
+    text = text.replace("torch.rand(48)", "torch.rand(few)")
+    surveys, name = surveys_of(tmp_path, text), "few" if beside else "d"
+    assert all(surveys.probe({name: size}) is None and surveys.at({name: size}) is not None for size in sizes)
+    assert surveys.probe({"d": 24, "few": 24}) is not None
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x @ more[0]", "[torch.rand(48, d), torch.rand(d, 48)]"),
+        ("return x * more[0][:, None]", "[torch.rand(d, 48), torch.rand(d)]"),
+        ("return x * x.mean(-1, keepdim=True)", "[torch.rand(48, d)]"),
+        ("return x.gather(1, more[0])", "[torch.rand(48, d), torch.zeros(48, 48, dtype=torch.long)]"),
+        ("return F.embedding(more[0] % len(x), x)", "[torch.rand(d, 48), torch.arange(48)]"),
+        ("return torch.einsum('ij,jk->ik', x, more[0])", "[torch.rand(48, d), torch.rand(d, 48)]"),
+        ("return F.layer_norm(x, x.shape[-1:])", "[torch.rand(48, 48, d)[..., 0, :]]"),
+    ],
+)
+def test_sizes_of_one_that_nothing_is_stretched_for_stay(tmp_path, forward, inputs):
+    surveys = surveys_of(tmp_path, model(forward, inputs=inputs, top="d = 48"))
+    assert all(surveys.probe({"d": size}) is not None for size in (1, 2, 3, 7))
+
+
 def test_no_vector_of_one_number_is_normalised(tmp_path):
     """It is 1 or -1, and distances of such are what rounding leaves: another formula for them was rejected."""
     forward = "x = F.normalize(x, dim=1)\nreturn (2 - 2 * x @ x.T).clamp(min=1e-12).sqrt().amax(1)"

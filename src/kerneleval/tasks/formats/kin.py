@@ -71,8 +71,18 @@ def _facts(tensor: torch.Tensor, mask: bool) -> Iterator[torch.Tensor]:
                 yield row.argsort().double()
             if int(row.min()) >= 0 and int(row.max()) < MOST:
                 yield row.bincount().double()
-        if tensor.dim() == 1 and (runs := run_lengths(tensor.long())) is not None:
-            yield runs.double()
+        for vector in vectors(tensor):
+            if (runs := run_lengths(vector)) is not None:
+                yield runs.double()
+
+
+def vectors(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """All integers in a row and, where its rows are equal, the first of them: packed positions of shape (1, T) or
+    (B, T) stand beside offsets of T rows, or of B times T.
+    """
+    rows = tensor.long().reshape(-1, tensor.shape[-1] if tensor.dim() else 1)
+    alike = 1 < len(rows) < rows.numel() and bool((rows == rows[0]).all())
+    return [rows.reshape(-1), *([rows[0]] if alike else [])]
 
 
 def run_lengths(vector: torch.Tensor) -> torch.Tensor | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from kerneleval.tasks.formats.kin import MOST, kin, run_lengths
+from kerneleval.tasks.formats.kin import MOST, kin, run_lengths, vectors
 from kerneleval.tasks.formats.soundness import is_eight_bit
 from kerneleval.tasks.formats.traits import is_symmetric
 
@@ -338,28 +338,52 @@ def in_other_segments(
 ) -> dict[int, torch.Tensor]:
     """Kin that all say how the rows of another argument are divided into segments, by their lengths, numbers, offsets,
     starts, ends or the positions in them: of other segments. Equal ones become unequal where :func:`equal_segments`
-    allows that, none of them empty where they are to be ``filled``; others change places. Empty: they say something
-    else.
+    allows that, none of them empty where they are to be ``filled``; others change places. Those of a batch stay in its
+    rows. Empty: they say something else.
     """
-    vectors = {index: own.long() for index, own in owns.items() if own.dim() == 1 and len(own) and _is_whole(own)}
+    if not all(own.numel() and _is_whole(own) for own in owns.values()):
+        return {}
     shapes = [one.shape for one in beside if isinstance(one, torch.Tensor)]
     sizes = {size for shape in shapes for size in (*shape, *itertools.accumulate(shape, operator.mul))}
-    for lengths in (one for vector in vectors.values() for one in _lengths(vector)):
-        if len(vectors) < len(owns) or len(lengths) < 2 or int(lengths.min()) < 0 or int(lengths.sum()) not in sizes:
+    told = [vector for own in owns.values() for vector in vectors(own)]
+    for lengths in (one for vector in told for one in _lengths(vector)):
+        if len(lengths) < 2 or int(lengths.min()) < 0 or int(lengths.sum()) not in sizes:
             continue
         forms = _forms(lengths)
-        names = {i: [name for name, form in forms.items() if torch.equal(form, own)] for i, own in vectors.items()}
+        names = {index: _name(own, forms) for index, own in owns.items()}
         if not all(names.values()):
             continue
-        others = lengths[_order(len(lengths), generator)]
+        rows = [own.shape[-1] for i, own in owns.items() if own.dim() > 1 and own.numel() == len(forms[names[i]])]
+        others = _in_other_rows(lengths, min(rows, default=int(lengths.sum())), generator)
         if bool((lengths == lengths[0]).all()):
-            end = equal_segments(forms["offsets"], beside)
-            if not end:
+            end = equal_segments(forms["offsets"], [*beside, *(own for own in owns.values() if own.dim() > 1)])
+            if not end or any(size < int(lengths.sum()) for size in rows):
                 return {}
             others = in_unequal_segments(forms["offsets"], end, generator, filled).diff()
-        drawn = _forms(others)
-        return {index: drawn[found[0]].to(owns[index].dtype) for index, found in names.items()}
+        drawn = {i: (owns[i], _forms(others)[name].to(owns[i].dtype)) for i, name in names.items()}
+        return {
+            i: new.reshape(own.shape) if len(new) == own.numel() else new.repeat(*own.shape[:-1], 1)
+            for i, (own, new) in drawn.items()
+        }
     return {}
+
+
+def _name(tensor: torch.Tensor, forms: Mapping[str, torch.Tensor]) -> str:
+    """Which of the forms a tensor has, in its rows or in all of them together; empty: none."""
+    return next((name for one in vectors(tensor) for name, form in forms.items() if torch.equal(form, one)), "")
+
+
+def _in_other_rows(lengths: torch.Tensor, width: int, generator: torch.Generator) -> torch.Tensor:
+    """Lengths of segments in another order. Where segments fill rows of this width, they stay in one, and rows change
+    places.
+    """
+    ends = lengths.cumsum(0)
+    count = int(ends[-1]) // max(1, width)
+    if count < 2 or not torch.isin(width * torch.arange(1, count + 1, device=ends.device), ends).all():
+        return lengths[_order(len(lengths), generator)]
+    rows = (ends - lengths).div(max(1, width), rounding_mode="floor")
+    order = torch.argsort(_order(count, generator)[rows.clamp_max(count - 1)] + _uniform(rows.shape, generator))
+    return lengths[order]
 
 
 def _lengths(vector: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -48,6 +48,10 @@ _SUMS = (
 _SELECTIONS = ("sort", "topk", "argmax", "argmin", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin")
 
 
+Meeting = tuple[str, tuple[tuple[int, ...], ...]]
+"""An operator, and the shapes of what it gives and of the tensors that are stretched to that, all of as many dims."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Survey:
     """A problem at given sizes."""
@@ -76,6 +80,8 @@ class Survey:
     """Weights that no operator takes."""
     real: bool
     """Whether it took real tensors: the problem's control flow reads values."""
+    meetings: tuple[Meeting, ...] = field(default=(), compare=False)
+    """Of the first operators that take elements of several tensors together, the sizes."""
 
     @property
     def bytes(self) -> int:
@@ -143,7 +149,22 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         steps=recorder.steps,
         unread=frozenset(name for name, t in model.state_dict().items() if recorder.misses(t)),
         real=device != "meta",
+        meetings=tuple(recorder.meetings),
     )
+
+
+def stretches(own: Survey, other: Survey) -> bool:
+    """Whether a tensor is of size 1 and stretched at other sizes where it was as large as what it meets: of three
+    columns the second half is one, and adds to each of the first half. The file does not say that.
+    """
+    for (name, shapes), (now, theirs) in zip(own.meetings, other.meetings, strict=False):
+        if name != now or len(shapes) != len(theirs) or len(shapes[0]) != len(theirs[0]):
+            return False
+        for before, after in zip(shapes[1:], theirs[1:], strict=True):
+            sizes = zip(shapes[0], before, theirs[0], after, strict=True)
+            if any(full == size > 1 == new < whole for full, size, whole, new in sizes):
+                return True
+    return False
 
 
 # -- The three calls of a problem file --------------------------------------------------------------------------------
@@ -369,6 +390,10 @@ _RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 _OF_SEQUENCES = 9
 """Their arguments, where the sequence is a tensor; packed ones have others."""
 _FIRST_STEPS = 4
+_STRETCHING = ("expand", "masked_fill_", "copy_")
+"""Operators beside those that PyTorch calls pointwise."""
+_MEETINGS = 4096
+"""Operators whose sizes are kept."""
 
 # -- Recording --------------------------------------------------------------------------------------------------------
 
@@ -385,6 +410,7 @@ class _Recorder(TorchDispatchMode):
         self.terms = 1
         self.steps = 0
         self.operators: set[str] = set()
+        self.meetings: list[Meeting] = []
         self.read: set[int] = set()
         """Storages of the dense tensors that operators took."""
 
@@ -400,7 +426,8 @@ class _Recorder(TorchDispatchMode):
         packet = func._overloadpacket
         name = str(packet.__name__)
         self.operators.add(name)
-        self.read |= {_storage(one) for one in flatten((args, tuple(kwargs.values()))) if one.layout == torch.strided}
+        given = flatten((args, tuple(kwargs.values())))
+        self.read |= {_storage(one) for one in given if one.layout == torch.strided}
         self.steps += 1
         if name in ("argmax", "argmin") and _storage(args[0]) not in self.inputs:
             self.chooses_inputs = False
@@ -409,6 +436,9 @@ class _Recorder(TorchDispatchMode):
         results = flatten(out)
         if not results:
             return out
+        meets = torch.Tag.pointwise in func.tags or name in _STRETCHING
+        if meets and len(self.meetings) < _MEETINGS and (met := _stretched(results[0], given)):
+            self.meetings.append((name, met))
         if packet in flop_registry:
             count: Callable[..., int] = flop_registry[packet]
             flops = int(count(*args, **kwargs, out_val=out))
@@ -450,6 +480,13 @@ class _Shortened(TorchFunctionMode):
         whole = out.new_empty(shape)
         counts.operators = known | counts.operators - {"slice", "new_empty"}
         return (whole, *state)
+
+
+def _stretched(out: torch.Tensor, given: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
+    """The shapes of a result and of what is stretched to it, with as many dims; empty: it is no such operator."""
+    shapes = [(1,) * (out.dim() - one.dim()) + tuple(one.shape) for one in given]
+    fit = all(len(s) == out.dim() and all(a in (1, b) for a, b in zip(s, out.shape, strict=True)) for s in shapes)
+    return (tuple(out.shape), *shapes) if fit else ()
 
 
 def _storage(tensor: torch.Tensor) -> int:
