@@ -54,9 +54,29 @@ def _normalised_later(x: torch.Tensor) -> torch.Tensor:
     return (e @ torch.eye(x.shape[1])) / torch.sum(e, dim=-1, keepdim=True)
 
 
+def _in_place(x: torch.Tensor) -> torch.Tensor:
+    e = x.clone().sub_(x.amax(-1, keepdim=True)).exp_()
+    e /= e.sum(-1, keepdim=True)
+    return e
+
+
+def _product_in_place(x: torch.Tensor) -> torch.Tensor:
+    e = _exponentials(x)
+    out = torch.einsum("qk,kd->qd", e, torch.eye(x.shape[1]))
+    return out.div_(e.sum(-1)[:, None])
+
+
 @pytest.mark.parametrize(
     "softmax",
     [
+        lambda x: (e := torch.exp((4 * x - 4 * x.amax(-1, keepdim=True)) * 0.25)) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.exp((4 * x - 4 * x.amax(-1, keepdim=True)) / torch.tensor(4.0))).div(e.sum(-1, True)),
+        lambda x: (e := torch.exp2(math.log2(math.e) * (x - x.amax(-1, keepdim=True)))) / e.sum(-1, keepdim=True),
+        lambda x: (e := (x - x.amax(-1).unsqueeze(-1)).exp_()).true_divide(e.sum([-1]).view(-1, 1)),
+        lambda x: (1 / (e := _exponentials(x)).sum(axis=-1, keepdims=True)) * e,
+        lambda x: (e := _exponentials(x)).mul_(e.sum(-1, keepdim=True).reciprocal()),
+        _in_place,
+        _product_in_place,
         lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True),
         lambda x: (e := _exponentials(x)).div(e.sum(dim=1, keepdim=True)),
         lambda x: ((e := _exponentials(x.T, 0)) / torch.sum(e, 0, True)).T,
@@ -85,6 +105,19 @@ def _inferred(x: torch.Tensor) -> torch.Tensor:
     return (e := _exponentials(x)) / e.sum(-1, keepdim=True)
 
 
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    e = _exponentials(x)
+    e *= 2
+    return e / e.sum(-1, keepdim=True)
+
+
+def _total_written(x: torch.Tensor) -> torch.Tensor:
+    e = _exponentials(x)
+    total = e.sum(-1, keepdim=True)
+    total += 1
+    return e / total
+
+
 def _written(x: torch.Tensor) -> torch.Tensor:
     e = torch.exp(x - x.amax(-1, keepdim=True))
     total = e.sum(-1, keepdim=True)
@@ -107,6 +140,16 @@ def _written(x: torch.Tensor) -> torch.Tensor:
         lambda x: (e := torch.exp(torch.tensor(2.0) - x)) / e.sum(-1, keepdim=True),
         _factor_written,
         _inferred,
+        _doubled,
+        _total_written,
+        lambda x: (e := _exponentials(x)) / e.sum(-1).flip(0)[:, None],
+        lambda x: (e := _exponentials(x)) / e.sum(-1)[torch.arange(49, -1, -1), None],
+        lambda x: (e := _exponentials(x)) * e.sum(-1, keepdim=True),
+        lambda x: (e := _exponentials(x)) * (2 / e.sum(-1, keepdim=True)),
+        lambda x: torch.einsum("qk,kd->dq", e := _exponentials(x), x) / e.sum(-1, keepdim=True),
+        lambda x: (x @ (e := _exponentials(x))) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.exp((x - x.amax(-1, keepdim=True)) * torch.arange(50.0))) / e.sum(-1, keepdim=True),
+        lambda x: (e := _exponentials(x)).div(e.sum(-1, keepdim=True), rounding_mode="floor"),
     ],
 )
 def test_what_is_no_softmax_is_left_alone(other: Callable[[torch.Tensor], torch.Tensor]) -> None:

@@ -1459,6 +1459,15 @@ def test_every_size_is_once_larger_than_the_files_own(tmp_path):
     assert min(alone) < 99 < max(alone) and len(alone) == 6
 
 
+def test_rows_whose_number_counts_twice_are_once_more(tmp_path):
+    """Others took all the room for more operations: a kernel that reads the first 96 keys passed."""
+    inputs, top = "[torch.randn(B, H, T, D) for _ in range(3)]", "B, H, T, D = 2, 4, 96, 32"
+    forward = "return (x @ more[0].mT).softmax(-1) @ more[1]"
+    for seed in range(8):
+        chosen = [dims for _, dims in variants(surveys_of(tmp_path, model(forward, inputs=inputs, top=top)), seed)]
+        assert max(dims["T"] for dims in chosen) > 96
+
+
 def test_only_rectangles_have_larger_sizes(tmp_path):
     top = "rows = 512\ncols = 1024\nheads = 4\n"
     own = {"rows": 512, "cols": 1024, "heads": 4}

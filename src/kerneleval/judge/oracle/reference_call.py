@@ -198,7 +198,7 @@ class ReferenceCall:
     def other_formulas(self) -> list[ByLogSums | ByKeptLogSums | ByWeights]:
         """Formulas that show more of the rounding than the native one where few numbers decide."""
         if self.problem is not None:
-            return [ByLogSums()] if self.case.distribution == "large_scale" else []
+            return [ByLogSums()] if self.case.distribution in ("large_scale", "far_mean") else []
         if self.case.distribution not in ("large_scale", "outlier"):
             return []
         if self.case.direction == "forward":
@@ -349,19 +349,41 @@ class _OtherSoftmax(TorchFunctionMode):
 
 
 class _Step(NamedTuple):
+    """A step of a softmax that is written out: a difference (``sub``), its exponential (``exp``), the sum of that in a
+    row (``sum``; ``flat`` without its dim), one by it (``reciprocal``), or a product of the exponential and a matrix.
+    """
+
     name: str
-    given: Sequence[Any]
-    """What it took, first the tensor that may be written later."""
+    of: torch.Tensor
+    """The scores of a difference and of its exponential; else the exponential."""
     version: int
-    """Of that tensor."""
-    second: int = 0
-    """Of the other factor of a product."""
+    """Of that tensor; it may be written later."""
+    own: int = 0
+    """Version of what the step made."""
+    factor: Any = 1.0
+    """By what the scores are multiplied before the exponential."""
+    shift: tuple[int, ...] = ()
+    """Shape of what was taken off."""
+    dim: int = -1
+    """Over which is summed."""
+    again: Callable[[torch.Tensor], torch.Tensor] | None = None
+    """The product with other exponentials."""
+    right: torch.Tensor | None = None
+    right_version: int = 0
+    """The other factor of a product."""
 
     @property
-    def keeps_factor(self) -> bool:
-        """Whether the other factor of a product is a matrix, and was not written since then."""
-        factor = self.given[1]
-        return factor.dim() > 1 and not factor.is_inference() and bool(factor._version == self.second)
+    def is_intact(self) -> bool:
+        """Whether what it took was not written since then."""
+        right = self.right is None or self.right._version == self.right_version
+        return bool(right and self.of._version == self.version)
+
+
+_NAMES = {"true_divide": "div", "divide": "div", "subtract": "sub", "multiply": "mul", "special_exp2": "exp2"}
+_QUOTIENTS = {"div": "sum", "mul": "reciprocal"}
+"""How a softmax ends, and the step that its second factor is."""
+_PRODUCTS = ("matmul", "bmm", "mm", "einsum")
+_SHAPED = ("unsqueeze", "view", "reshape", "__getitem__")
 
 
 def _is_shift(scores: Any, shift: Any) -> bool:
@@ -373,19 +395,38 @@ def _is_shift(scores: Any, shift: Any) -> bool:
     return not isinstance(shift, torch.Tensor) or shift.numel() < scores.numel()
 
 
+def _is_single(value: Any) -> bool:
+    """Whether it is one number."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and value.dim() <= 1 and not value.is_inference()
+    return isinstance(value, (int, float))
+
+
+def _keeps_rows(equation: Any, operands: Sequence[Any]) -> bool:
+    """Whether an einsum of two is a product of matrices: over the last dim of the first one, whose others come first in
+    the result and in order.
+    """
+    left, _, out = str(equation).replace(" ", "").partition("->")
+    first, comma, second = left.partition(",")
+    if len(operands) != 2 or not comma or not out or not first:
+        return False
+    return first[-1] in second and first[-1] not in out and out[:-1] == first[:-1] and len(set(first)) == len(first)
+
+
 class ByLogSums(_OtherSoftmax):
     """While it is entered, softmax is made from the logarithm of each row's sum, as by kernels that keep or combine
     such logarithms (FlashDecoding, cross entropies). Of scores in the thousands that number is rounded more coarsely
     than the weights are, and the native softmax may show nothing of it.
 
-    So is a softmax that is written out: ``e / e.sum(dim, keepdim=True)`` of ``e = exp(x - m)``, where ``m`` is one
-    number for all of the dim, also if ``e`` was multiplied by a matrix before it is divided.
+    So is a softmax that is written out: ``e / e.sum(dim, keepdim=True)`` of ``e = exp(c * (x - m))``, where ``m`` is
+    one number for all of the dim. It may be written in place, by powers of 2, by the reciprocal of the sum, or with a
+    product of ``e`` and a matrix that is divided later.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._steps = WeakTensorKeyDictionary()
-        """By what comes out of a step of a softmax that is written out, that step and what it took."""
+        """By what comes out of a step of a softmax that is written out, that step."""
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         """``exp(x - log sum exp(x))``, in fp32 at least."""
@@ -396,50 +437,115 @@ class ByLogSums(_OtherSoftmax):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """The call, or the same by another formula."""
-        name, given = getattr(func, "__name__", ""), [*args, *(kwargs or {}).values()]
-        if name == "div" and len(given) == 2 and (found := self._quotient(*given)) is not None:
-            return found
-        out = super().__torch_function__(func, types, args, kwargs)
-        before = self._step(args[0]) if args else None
-        if name == "sub" and len(given) == 2 and _is_shift(*given) and not out.is_inference():
+        called = str(getattr(func, "__name__", ""))
+        in_place = called.endswith("_") and not called.endswith("__")
+        name = called[:-1] if in_place else called
+        name, given = _NAMES.get(name, name), [*args, *(kwargs or {}).values()]
+        if name in _QUOTIENTS and len(given) == 2 and (found := self._quotient(name, *given)) is not None:
+            return given[0].copy_(found) if in_place else found
+        if name == "mul" and len(given) == 2 and self._step(given[0]) is None:
+            given.reverse()
+        before = self._step(given[1 if name == "einsum" else 0]) if given else None
+        if name == "sub" and len(given) == 2 and _is_shift(*given):
+            scores = given[0].clone() if in_place else given[0]
             self._steps.pop(given[0], None)  # else a long chain of differences would be kept
-            self._steps[out] = _Step("sub", given, given[0]._version)
-        elif name == "exp" and before is not None and before.name == "sub":
-            self._steps[out] = before._replace(name="exp")
-        elif name in ("sum", "matmul") and before is not None and before.name == "exp":
-            second = given[1]._version if name == "matmul" and not given[1].is_inference() else 0
-            self._steps[out] = _Step(name, given, args[0]._version, second)
+            before = _Step("sub", scores, scores._version, shift=tuple(getattr(given[1], "shape", ())))
+        out = super().__torch_function__(func, types, args, kwargs)
+        if before is not None and isinstance(out, torch.Tensor) and not out.is_inference():
+            step = self._next(name, before, given, dict(kwargs or {}), out)
+            if step is not None and name in _PRODUCTS:
+                rest, options = list(args), dict(kwargs or {})
+                place = 1 if name == "einsum" else 0
+                step = step._replace(again=lambda e: func(*rest[:place], e, *rest[place + 1 :], **options))
+            if step is not None:
+                self._steps[out] = step._replace(own=out._version)
         return out
+
+    def _next(
+        self, name: str, before: _Step, given: Sequence[Any], options: Mapping[str, Any], out: torch.Tensor
+    ) -> _Step | None:
+        """The step that follows on one; None: this is none."""
+        if name == "sub" and before.name == "sub":
+            return before
+        if name in _QUOTIENTS and before.name == "sub" and len(given) == 2 and _is_single(given[1]):
+            factor = before.factor * given[1] if name == "mul" else before.factor / given[1]
+            return before._replace(factor=factor)
+        if name in ("exp", "exp2") and before.name == "sub":
+            return before._replace(name="exp", factor=before.factor * (math.log(2) if name == "exp2" else 1))
+        if before.name == "exp" and name == "sum":
+            return _sum_of(given, options)
+        if before.name == "exp" and name in _PRODUCTS:
+            return _product_of(name, given)
+        if before.name == "flat" and name in _SHAPED:
+            return before._replace(name="sum") if _gets_dim_back(name, before, given, out) else None
+        one = name == "reciprocal" or (name == "__rdiv__" and given[1:] == [1])
+        return before._replace(name="reciprocal") if one and before.name == "sum" else None
 
     def _step(self, made: Any, name: str = "") -> _Step | None:
         """The step that made a value, of this name if one is given; None: it is none, or something was written since
         then.
         """
         step: _Step | None = self._steps.get(made) if isinstance(made, torch.Tensor) else None
-        known = step is not None and name in ("", step.name) and not made._version
-        return step if known and step is not None and step.given[0]._version == step.version else None
+        if step is None or name not in ("", step.name) or made._version != step.own or not step.is_intact:
+            return None
+        return step
 
-    def _quotient(self, number: Any, by: Any) -> torch.Tensor | None:
+    def _quotient(self, name: str, number: Any, by: Any) -> torch.Tensor | None:
         """A softmax that is written out, at its last step; None: it is none."""
-        total = self._step(by, "sum")
-        made = self._step(total.given[0], "exp") if total is not None else None
-        if total is None or made is None or len(total.given) != 3 or type(total.given[1]) is not int:
+        if name == "mul" and self._step(by, "reciprocal") is None:
+            number, by = by, number
+        total = self._step(by, _QUOTIENTS[name])
+        made = self._step(total.of, "exp") if total is not None else None
+        if total is None or made is None:
             return None
-        weights, dim, keepdim = total.given
-        scores, shift = made.given
-        dim %= scores.dim()
-        if keepdim is not True or torch.broadcast_shapes(scores.shape, getattr(shift, "shape", ())) != scores.shape:
+        scores, dim, shift = made.of, total.dim, made.shift
+        if torch.broadcast_shapes(scores.shape, shift) != scores.shape or shift[dim - scores.dim() :][:1] not in (
+            (),
+            (1,),
+        ):
             return None
-        if getattr(shift, "shape", ())[dim - scores.dim() :][:1] not in ((), (1,)):
-            return None
-        product = self._step(number, "matmul") if dim == scores.dim() - 1 else None
-        if number is not weights and (product is None or product.given[0] is not weights):
-            return None
-        if product is not None and not product.keeps_factor:
+        product = self._step(number, "product") if dim == scores.dim() - 1 else None
+        if number is not total.of and (product is None or product.of is not total.of or product.again is None):
             return None
         self.met = True
-        found = self.weights(scores, dim)
-        return found if product is None else found @ product.given[1]
+        found = self.weights(scores * made.factor, dim)
+        return found if product is None or product.again is None else product.again(found)
+
+
+def _sum_of(given: Sequence[Any], options: Mapping[str, Any]) -> _Step | None:
+    """The sum of exponentials over one dim, in their own type; None: it is another sum."""
+    first, *rest = given[: len(given) - len(options)] or given[:1]
+    named = dict(zip(("dim", "keepdim", "dtype"), rest, strict=False)) | {
+        k: v for k, v in options.items() if k != "input"
+    }
+    dim = named.get("dim", named.get("axis"))
+    dim = dim[0] if isinstance(dim, (list, tuple)) and len(dim) == 1 else dim
+    if type(dim) is not int or named.get("dtype") is not None:
+        return None
+    return _Step(
+        "sum" if named.get("keepdim", named.get("keepdims")) else "flat", first, first._version, dim=dim % first.dim()
+    )
+
+
+def _product_of(name: str, given: Sequence[Any]) -> _Step | None:
+    """The product of exponentials and a matrix; None: it is another one."""
+    operands = given[1:] if name == "einsum" else given
+    if name == "einsum" and not _keeps_rows(given[0], operands):
+        return None
+    first, right = operands[0], operands[1]
+    if not isinstance(right, torch.Tensor) or right.dim() < 2 or right.is_inference():
+        return None
+    return _Step("product", first, first._version, right=right, right_version=right._version)
+
+
+def _gets_dim_back(name: str, step: _Step, given: Sequence[Any], out: torch.Tensor) -> bool:
+    """Whether sums get the dim back over which was summed, of size 1, in the same order."""
+    index = given[1] if isinstance(given[1], tuple) else (given[1],)
+    if name == "__getitem__" and not all(one in (None, Ellipsis, slice(None)) for one in index):
+        return False
+    shape = list(step.of.shape)
+    shape[step.dim] = 1
+    return list(out.shape) == shape
 
 
 class ByKeptLogSums(_OtherSoftmax):

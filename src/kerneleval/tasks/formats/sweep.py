@@ -384,6 +384,9 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
         chosen.add("non_power_of_two", [(unit, _odd) for unit in varied])
     if chosen.is_little:
         chosen.add("large", [(unit, _several) for unit in varied])
+    for long in varied:  # the others took all the room, of which the rows of an attention need the most
+        if all(dims[long.names[0]] <= long.value for _, dims in chosen.found):
+            chosen.add("rectangular", [*((unit, _small) for unit in varied if unit != long), (long, _longer)], long)
     for single in batch_of_one(surveys):
         chosen.add_items(single)
     return tuple(chosen.found)
