@@ -1129,6 +1129,16 @@ def test_the_largest_length_follows_the_size_that_bounds_lengths(tmp_path):
         assert not any(unit.ends for unit in varied_with(tmp_path, MASKED, inputs)[0])
 
 
+@pytest.mark.parametrize("longest", [64, 54])
+def test_the_largest_length_follows_no_width_that_is_as_large(tmp_path, longest):
+    """Segments of 64 rows beside a width and a longest segment of 31: who goes as far as that was rejected."""
+    forward = "return torch.stack([x[:b].sum(0) - x[:a].sum(0) for a, b in zip(lengths[:-1], lengths[1:])])"
+    inputs = f"return [torch.randn(120, 64), torch.tensor([0, 17, {17 + longest}, 90, 120]), 64]"
+    varied, dims, _ = varied_with(tmp_path, forward, inputs)
+    (width,) = (unit for unit in varied if unit.value == 64)
+    assert len(width.names) == 1 and len({one[width.names[0]] for one in dims}) > 3
+
+
 def test_no_sequence_becomes_longer_than_is_told(tmp_path):
     """The last end followed the rows, and the longest sequence was longer than its own length said."""
     forward = "return torch.stack([x[:b].sum(0) - x[:a].sum(0) for a, b in zip(lengths[:-1], lengths[1:])])"

@@ -247,6 +247,19 @@ class Surveys:
         pairs = [pair for own, other in whole for pair in zip(own, other, strict=False)]
         return any(own == number < other for own, other in pairs for number in plain)
 
+    def outruns(self, dims: Mapping[str, int]) -> bool:
+        """Whether integers that the file counts or writes out, or steps between them, are larger at these dims than a
+        plain argument below which they lie: it is the length of the longest segment, and no width that is as large.
+        """
+        try:
+            pairs = list(zip(self._written_out[0], written_out(self.file, dims)[0], strict=False))
+        except UsageError:
+            return False
+        plain = [(own, other) for own, other in pairs if type(own) is type(other) is int]
+        drawn = [(a, b) for a, b in pairs if isinstance(a, torch.Tensor) and not (a.is_meta or b.is_meta)]
+        most = [pair for a, b in drawn for pair in zip(_most(a), _most(b), strict=False)]
+        return any(own >= was and other < now for was, now in most for own, other in plain)
+
     @property
     def _probes(self) -> int:
         base = self.at({})

@@ -67,7 +67,7 @@ def units(surveys: Surveys) -> list[Unit]:
     """What can be varied, in the order of the file; raises UsageError where the file raises at its own sizes.
 
     A plain argument that ``Model`` does not use, as the largest of some lengths, stays as it is: candidates may. Where
-    it is equal to one size alone, it follows that.
+    it is equal to one size alone, it follows that, if lengths do as well.
     """
     if surveys.units is None:
         surveys.units = _without_spare(surveys, _without_ignored(surveys, _units(surveys)))
@@ -80,8 +80,9 @@ def _without_ignored(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
     rest = [unit for unit in found if unit not in ignored]
     for unit in ignored:
         alike = [one for one in rest if one.value == unit.value]
-        if len(alike) == 1:
-            rest[rest.index(alike[0])] = alike[0]._replace(names=(*alike[0].names, *unit.names))
+        both = alike[0]._replace(names=(*alike[0].names, *unit.names)) if len(alike) == 1 else unit
+        if len(alike) == 1 and not any(surveys.outruns(both.at(v)) for v in (1, 2, unit.value // 2)):
+            rest[rest.index(alike[0])] = both
     return rest
 
 
@@ -384,9 +385,9 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
         chosen.add("non_power_of_two", [(unit, _odd) for unit in varied])
     if chosen.is_little:
         chosen.add("large", [(unit, _several) for unit in varied])
-    for long in varied:  # the others took all the room, of which the rows of an attention need the most
-        if all(dims[long.names[0]] <= long.value for _, dims in chosen.found):
-            chosen.add("rectangular", [*((unit, _small) for unit in varied if unit != long), (long, _longer)], long)
+    for one in varied:  # the others took all the room, of which the rows of an attention need the most
+        if all(dims[one.names[0]] <= one.value for _, dims in chosen.found):
+            chosen.add("rectangular", [*((unit, _small) for unit in varied if unit != one), (one, _longer)], one)
     for single in batch_of_one(surveys):
         chosen.add_items(single)
     return tuple(chosen.found)
