@@ -83,6 +83,10 @@ class Surveys:
         """Whether the file gives offsets that it counts or writes out."""
         return bool(self._offsets)
 
+    def bounds_segments(self, number: int) -> bool:
+        """Whether no segment between such offsets is longer than a number, and there are more rows than that."""
+        return any(int(v.diff().max()) <= number < int(v[-1]) for v in self._offsets.values())
+
     @functools.cached_property
     def _offsets(self) -> dict[int, torch.Tensor]:
         """Vectors that ascend from 0, in steps of which some are above 1, and that the file counts or writes out."""

@@ -450,7 +450,7 @@ def _changed_in_turn(surveys: Surveys, changes: Sequence[tuple[Unit, Sequence[in
             made = surveys.probe({**dims, **unit.at(value)}) if value >= 1 and value != unit.value else None
             if made is not None and value == 1 and not _may_be_one(surveys, dims, unit, made):
                 continue
-            if made is not None and _reaches_beyond(surveys.at({}), made):
+            if made is not None and _reaches_beyond(surveys, made):
                 continue
             if made is not None and (value < unit.value or not _has_grown(surveys, made, large=large)):
                 dims.update(unit.at(value))
@@ -469,10 +469,12 @@ _LEAST_LENGTH = 4
 """Smaller plain numbers are axes, strides and the like, and no lengths of what is used of something."""
 
 
-def _reaches_beyond(base: Survey, made: Survey) -> bool:
+def _reaches_beyond(surveys: Surveys, made: Survey) -> bool:
     """Whether a plain whole number is larger than the size that was the next one above it: 20 of 30 rows were in use,
-    and 16 of 5 are. A slice of PyTorch takes that, and who reads row by row does not.
+    and 16 of 5 are. A slice of PyTorch takes that, and who reads row by row does not. The length of the longest segment
+    is none of rows in use.
     """
+    base = surveys.at({})
     both = list(zip(base.arguments, made.arguments, strict=False))
     sizes = [
         pair
@@ -483,6 +485,8 @@ def _reaches_beyond(base: Survey, made: Survey) -> bool:
     for own, other in both:
         if isinstance(own, Scalar) and isinstance(other, Scalar) and type(own.value) is type(other.value) is int:
             next_above = min((size for size, _ in sizes if size >= own.value >= _LEAST_LENGTH), default=0)
+            if surveys.bounds_segments(own.value):
+                continue
             if next_above and other.value > max(now for size, now in sizes if size == next_above):
                 return True
     return False
