@@ -81,3 +81,37 @@ def test_bags_of_no_told_number_keep_odd_sizes(tmp_path):
     """The last bag goes up to the last row, however long it is."""
     found, drawn = made(tmp_path, "torch.arange(0, T, T // N)", closed=False)
     assert any(dims["T"] % dims["N"] for dims in found) and any(len(x) % 2 for x, _ in drawn)
+
+
+OF_EACH = FILE.replace("return sums", "s = sums").replace(
+    "[:{last}]]", "[:{last}]]\n        return s * self.w[: len(s), None]"
+)
+
+
+@pytest.mark.parametrize("sizes", ["8, 64, 12, 8", "6, 96, 20, 16"])
+@pytest.mark.parametrize("offsets", ["torch.arange(0, T + 1, S)", "torch.arange(0, T + S, S)"])
+def test_there_are_as_many_equal_segments_as_weights(tmp_path, offsets, sizes):
+    """Of steps of S rows there were as many as T gave, beside N weights: who takes each weight's segment failed."""
+    path = tmp_path / "problem.py"
+    weight = "; self.w = torch.nn.Parameter(torch.rand(n))"
+    path.write_text(
+        OF_EACH.format(offsets=offsets, sizes=sizes, ends="offsets[1:]", last="-1", weight=weight, count="N")
+    )
+    file = ProblemFile(path)
+    found = [dims for _, dims in variants(Surveys(file))]
+    drawn = [ModuleProblem(file, dims, "cpu").inputs(1) for dims in found]
+    assert len(found) >= 5 and len({dims["N"] for dims in found}) > 2 and len({len(x) for x, _ in drawn}) > 2
+    assert all(
+        len(ends) - 1 == dims["N"] and int(ends[-1]) == len(x) for dims, (x, ends) in zip(found, drawn, strict=True)
+    )
+
+
+def test_a_width_as_large_as_the_number_of_segments_is_free(tmp_path):
+    """Its weights are no segment's own."""
+    weight = "; self.w = torch.nn.Parameter(torch.rand(D))"
+    text = FILE.replace("return sums", "s = sums").replace("[:{last}]]", "[:{last}]]\n        return s * self.w")
+    path = tmp_path / "problem.py"
+    text = text.format(offsets=CLOSED[1], sizes="8, 96, 8, 12", ends="offsets[1:]", last="-1", weight=weight, count="0")
+    path.write_text(text)
+    found = [dims for _, dims in variants(Surveys(ProblemFile(path)))]
+    assert len(found) >= 5 and any(dims["T"] // dims["S"] != dims["D"] for dims in found)

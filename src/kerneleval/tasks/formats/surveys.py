@@ -13,6 +13,7 @@ from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import add_up
 from kerneleval.tasks.formats.survey import Survey, other_draw, stretches, survey, written_out
+from kerneleval.tasks.formats.traits import is_inexact
 
 MINIATURE_BYTES, MINIATURE_FLOPS = 4 << 20, 200_000_000
 """Bytes and operations up to which a problem is run to see what it does."""
@@ -39,6 +40,7 @@ class Surveys:
         self.file = file
         self._known: dict[tuple[tuple[str, int], ...], Survey | UsageError] = {}
         self._of_segments: dict[tuple[tuple[str, int], ...], bool] = {}
+        self._owners: dict[tuple[int, int], bool] = {}
         self.units: list[Any] | None = None
         """What can be varied (``sweep.py``), where that was asked."""
         self.takes_items: bool | None = None
@@ -122,7 +124,8 @@ class Surveys:
             ends = [now for was, now in sizes if was == int(own[-1])]
             last = int(bool(ends))
             many = [now for was, now in (*sizes, *weights, *plain) if was == len(own) - last]
-            many = many if many and self._is_counted(index, len(own) - last) else []
+            if many and not (self._is_counted(index, len(own) - last) or self._has_its_own(index, len(own) - last)):
+                many = []
             if (ends and int(other[-1]) not in ends) or (many and len(other) - last not in many):
                 return False
         return True
@@ -139,6 +142,45 @@ class Surveys:
         except (UsageError, IndexError):
             return False
         return isinstance(more, torch.Tensor) and len(more) == len(self._offsets[index]) + count
+
+    def _has_its_own(self, index: int, count: int) -> bool:
+        """Whether each segment of a small file has numbers of its own: the first and the last of so many, along a dim
+        of a floating argument or weight, change the first and the last segment alone. Asked once.
+        """
+        if (index, count) not in self._owners:
+            base = self.at({})
+            small = base.bytes <= MINIATURE_BYTES and base.flops <= MINIATURE_FLOPS
+            try:
+                self._owners[index, count] = small and self._finds_its_own(index, count)
+            except UsageError:
+                self._owners[index, count] = False
+        return self._owners[index, count]
+
+    def _finds_its_own(self, index: int, count: int) -> bool:
+        problem = ModuleProblem(self.file, {}, "cpu")
+        args, weights = problem.inputs(1), problem.weights(1)
+        own, starts = problem.oracle(args, weights), args[index].tolist()
+        given = [(key, tensor) for key, tensor in (*enumerate(args), *weights.items()) if is_inexact(tensor)]
+
+        def moves(key: int | str, tensor: torch.Tensor, dim: int, place: int) -> bool:
+            other = tensor.clone()
+            other.select(dim, place).mul_(1.5).add_(0.1)
+            changed = [other if i == key else a for i, a in enumerate(args)]
+            outs = problem.oracle(changed, {n: other if n == key else w for n, w in weights.items()})
+            found = False
+            for before, after in zip(own, outs, strict=True):
+                rows = (before != after).reshape(len(before) if before.dim() else 1, -1).any(-1)
+                first, end = (
+                    (place, place + 1) if len(rows) == count else (starts[place], [*starts[1:], len(rows)][place])
+                )
+                found |= bool(rows.any())
+                rows[first:end] = False
+                if bool(rows.any()):
+                    return False
+            return found
+
+        dims = ((key, tensor, dim) for key, tensor in given for dim, size in enumerate(tensor.shape) if size == count)
+        return any(all(moves(*one, place) for place in (0, count - 1)) for one in dims)
 
     def drawn(self, dims: Mapping[str, int]) -> Survey | None:
         """The same; None too where a small file draws no such inputs, positions that it writes out lie outside of them,

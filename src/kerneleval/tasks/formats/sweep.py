@@ -58,9 +58,13 @@ class Unit(NamedTuple):
     ends: tuple[str, ...] = ()
     """Upper bounds of random lengths, which are one more than the size: ``randint(1, 65)`` beside 64 steps."""
 
+    total: tuple[str, int] | None = None
+    """A size that is so many times as large: the rows of so many equal segments."""
+
     def at(self, value: int) -> dict[str, int]:
         """The unit with another value."""
-        return dict.fromkeys(self.names, value) | dict.fromkeys(self.ends, value + 1)
+        rows = {self.total[0]: self.total[1] * value} if self.total else {}
+        return dict.fromkeys(self.names, value) | dict.fromkeys(self.ends, value + 1) | rows
 
 
 def units(surveys: Surveys) -> list[Unit]:
@@ -184,21 +188,27 @@ def _units(surveys: Surveys) -> list[Unit]:
         group = [n for n in twins if n in file.literals and name in file.literals and _are_one(file, name, n)]
         rest = [n for n in twins if n not in group]
         together = [(name, *group, *more) for more in ((), *((twin,) for twin in rest))] if group else []
-        for names in (*together, (name,), *((name, twin) for twin in twins), (name, *twins)):
-            unit = Unit(names, value)
+        alone = [Unit(names, value) for names in (*together, (name,), *((name, one) for one in twins), (name, *twins))]
+        for unit in (*alone, *(Unit((name,), value, total=rows) for rows in _totals(surveys, value, free))):
             least = 1 if value > 3 or _is_size(surveys, {}, unit) else 2
             runs_at_one = least > 1 and surveys.probe(unit.at(1)) is not None  # a pair's two rows are no size
             more = (value + 1, 2 * value) if runs_at_one or surveys.has_segments else ()
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
-                wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
+                wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in unit.names)
                 if wider or other.arguments != base.arguments:
                     followers = [one for one in bounds if file.value(one) == value]
                     ends = [n for n in bounds if file.literals[n].lengths and file.value(n) == value + 1]
-                    found.append(Unit((*names, *followers), value, tuple(ends)))
-                    taken.update(names)
+                    found.append(unit._replace(names=(*unit.names, *followers), ends=tuple(ends)))
+                    taken.update(unit.names)
                 break
     return found
+
+
+def _totals(surveys: Surveys, value: int, free: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Sizes that are some times as large as another, and how many times, beside offsets: N segments of S rows."""
+    times = [(name, rows // value) for name, rows in free.items() if rows > value and rows % value == 0]
+    return times if surveys.has_segments else []
 
 
 def _are_one(file: ProblemFile, name: str, other: str) -> bool:
