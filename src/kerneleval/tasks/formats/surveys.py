@@ -160,7 +160,7 @@ class Surveys:
         problem = ModuleProblem(self.file, {}, "cpu")
         args, weights = problem.inputs(1), problem.weights(1)
         own, starts = problem.oracle(args, weights), args[index].tolist()
-        given = [(key, tensor) for key, tensor in (*enumerate(args), *weights.items()) if is_inexact(tensor)]
+        given: list[tuple[int | str, Any]] = [*enumerate(args), *weights.items()]
 
         def moves(key: int | str, tensor: torch.Tensor, dim: int, place: int) -> bool:
             other = tensor.clone()
@@ -179,7 +179,10 @@ class Surveys:
                     return False
             return found
 
-        dims = ((key, tensor, dim) for key, tensor in given for dim, size in enumerate(tensor.shape) if size == count)
+        floating = [(key, tensor) for key, tensor in given if is_inexact(tensor)]
+        dims = (
+            (key, tensor, dim) for key, tensor in floating for dim, size in enumerate(tensor.shape) if size == count
+        )
         return any(all(moves(*one, place) for place in (0, count - 1)) for one in dims)
 
     def drawn(self, dims: Mapping[str, int]) -> Survey | None:
