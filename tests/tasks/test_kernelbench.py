@@ -1207,6 +1207,23 @@ def test_a_name_that_bounds_random_integers_follows_its_table(tmp_path):
     assert tables and all(one == other for one, other in tables)
 
 
+@pytest.mark.parametrize(
+    ("made", "follows"),
+    [
+        ("torch.randint(0, 16, (40, 9), dtype=torch.uint8)", False),
+        ("torch.randint(0, 16, (40, 9)).to(torch.int8)", False),
+        ("torch.randint(high=16, size=(40, 9)).byte()", False),
+        ("torch.randint(0, 16, (40, 9))", True),
+    ],
+)
+def test_levels_of_a_quantisation_follow_no_size(tmp_path, made, follows):
+    """Beside 16 rows numbers of four bits went up to 48: a kernel that keeps them in eight bits was rejected."""
+    text = model("return x @ more[0].to(x.dtype)", inputs=f"[torch.rand(16, 40), {made}]")
+    found = surveys_of(tmp_path, text)
+    (rows,) = (unit for unit in units(found) if unit.value == 16)
+    assert len(rows.names) == 1 + follows
+
+
 def test_flags_follow_no_size_of_two(tmp_path):
     """They became numbers up to 3 where two channels became four."""
     inputs = "[torch.randn(3, 2, 20), torch.randint(0, 2, (3, 2, 20), dtype=torch.uint8)]"

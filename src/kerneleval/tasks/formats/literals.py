@@ -48,6 +48,7 @@ _SEVERAL = 3
 _RANDOM = re.compile(r"randint(_like)?|integers|randrange|random_")
 _FILLED = re.compile(r"randn?|randint|zeros|ones|full|empty")
 """Calls that make a tensor of a shape."""
+_EIGHT_BITS = frozenset(f"{module}.{kind}" for module in ("torch", "np", "numpy") for kind in ("uint8", "int8"))
 
 Place = tuple[int, int, int]
 """(line, first column, last column) of an expression."""
@@ -64,6 +65,8 @@ class Literal(NamedTuple):
     """Whether it bounds random integers: no size, but it follows the size of the table that these index."""
     lengths: bool = False
     """Whether these integers begin above 0, as lengths do."""
+    narrow: bool = False
+    """Whether these integers have eight bits: levels of a quantisation, which point into no table."""
     group: Place | None = None
     """The place of the first of three numbers or more that are one size (:func:`_groups`); None: it is alone."""
 
@@ -108,10 +111,10 @@ def find_literals(
         if isinstance(node, ast.expr):
             waiting += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
         numbers = dict.fromkeys(_numbers(node, "", _parameters(tree) if name == "get_init_inputs" else ()))
-        bounds, groups = _bounds_alone(node), _groups(node)
+        bounds, groups, narrow = _bounds_alone(node), _groups(node), _of_eight_bits(node)
         for i, literal in enumerate(numbers):
             bound, group = literal.bound or literal.hint in bounds, groups.get(literal.place)
-            found[f"{name}[{i}]"] = literal._replace(bound=bound, group=group)
+            found[f"{name}[{i}]"] = literal._replace(bound=bound, group=group, narrow=literal.place in narrow)
     return found
 
 
@@ -197,6 +200,16 @@ def _bounds_alone(node: ast.AST) -> set[str]:
         for parts in ([node], bounds)
     )
     return {name for name, times in within.items() if times == read[name]}
+
+
+def _of_eight_bits(node: ast.AST) -> set[Place]:
+    """Places within calls below a node that make integers of eight bits."""
+    found: set[Place] = set()
+    for call in (one for one in ast.walk(node) if isinstance(one, ast.Call)):
+        given = [*call.args, *(one.value for one in call.keywords)]
+        if _called(call) in ("byte", "char") or any(ast.unparse(one) in _EIGHT_BITS for one in given):
+            found |= {_place(one) for one in ast.walk(call) if isinstance(one, ast.expr)}
+    return found
 
 
 def _is_few(last: ast.expr, sizes: Sequence[ast.expr]) -> bool:

@@ -178,7 +178,8 @@ def _units(surveys: Surveys) -> list[Unit]:
         for name, hint in hints.items()
         if file.value(name) >= 2 and (_COUNTS.search(hint) or not _NOT_A_SIZE.search(hint))
     }
-    bounds = [name for name, literal in file.literals.items() if literal.bound and literal.value > 2]  # 2: flags
+    places = ((name, one) for name, one in file.literals.items() if one.bound and not one.narrow)
+    bounds = [name for name, literal in places if literal.value > 2]  # 2: flags
     found: list[Unit] = []
     taken: set[str] = set()
     for name, value in free.items():
