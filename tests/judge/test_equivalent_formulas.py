@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -77,6 +79,8 @@ def _product_in_place(x: torch.Tensor) -> torch.Tensor:
         lambda x: (e := _exponentials(x)).mul_(e.sum(-1, keepdim=True).reciprocal()),
         _in_place,
         _product_in_place,
+        lambda x: torch.matmul(input=(e := _exponentials(x)), other=torch.eye(50)) / e.sum(-1, keepdim=True),
+        lambda x: torch.einsum("...k,kd->...d", e := _exponentials(x), torch.eye(50)) / e.sum(-1, keepdim=True),
         lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True),
         lambda x: (e := _exponentials(x)).div(e.sum(dim=1, keepdim=True)),
         lambda x: ((e := _exponentials(x.T, 0)) / torch.sum(e, 0, True)).T,
@@ -125,10 +129,35 @@ def _written(x: torch.Tensor) -> torch.Tensor:
     return e / total
 
 
+def _less_in_place(x: torch.Tensor) -> torch.Tensor:
+    d = x - x.amax(-1, keepdim=True)
+    d -= x.T
+    return (e := torch.exp(d)) / e.sum(-1, keepdim=True)
+
+
+def _into_one_buffer(x: torch.Tensor) -> torch.Tensor:
+    e, buffer = _exponentials(x), torch.empty_like(x)
+    first = torch.matmul(e, x, out=buffer) / e.sum(-1, keepdim=True)
+    torch.matmul(e, 2 * x, out=buffer)
+    return first + buffer
+
+
+@torch.no_grad()
+def _total(e: torch.Tensor) -> torch.Tensor:
+    return e.sum(-1, keepdim=True)
+
+
 @pytest.mark.parametrize(
     "other",
     [
         _written,
+        _less_in_place,
+        _into_one_buffer,
+        lambda x: (e := torch.exp((x - x.amax(-1, keepdim=True)) - x.T)) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.exp(torch.sub(x - x.amax(-1, keepdim=True), x.T, alpha=2))) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.exp((x - x.amax(-1, keepdim=True)) * 0.5 - x.T)) / e.sum(-1, keepdim=True),
+        lambda x: (x - x.mean(-1, keepdim=True)) / 0,
+        lambda x: (e := _exponentials(x)) / e.sum(-1)[np.arange(49, -1, -1)],
         lambda x: (e := _exponentials(x)) / e.sum(0, keepdim=True),
         lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True).T,
         lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + 1),
@@ -168,6 +197,24 @@ def test_logarithms_of_sums_of_half_types_are_not_rounded(dtype: torch.dtype) ->
             found = softmax()
         assert sums.met and found.dtype == dtype
         assert torch.allclose(found.double(), torch.softmax(x.double(), -1), rtol=0, atol=5e-3)
+
+
+def test_a_sum_without_gradients_stays_without() -> None:
+    x = torch.randn(6, 50, generator=torch.Generator().manual_seed(7), requires_grad=True)
+    gradients = []
+    for mode in (ByLogSums(), contextlib.nullcontext()):
+        with mode:
+            e = _exponentials(x)
+            gradients += torch.autograd.grad((e / _total(e))[:, 0].sum(), x)
+    assert torch.equal(*gradients)
+
+
+def test_a_softmax_that_is_written_out_keeps_its_type() -> None:
+    x = torch.randn(6, 50, generator=torch.Generator().manual_seed(7)).half()
+    with ByLogSums() as sums:
+        e = torch.exp(x - x.amax(-1, keepdim=True).float())
+        assert (e / e.sum(-1, keepdim=True)).dtype == torch.float32
+    assert sums.met
 
 
 def test_a_recurrence_of_differences_is_not_kept() -> None:

@@ -262,6 +262,15 @@ def test_packed_positions_become_others_with_their_offsets(tmp_path, given, rows
     assert len(order) > 5
 
 
+def test_lengths_of_a_padded_batch_are_redrawn_beside_its_positions(tmp_path):
+    """A candidate that ignored the lengths passed."""
+    inputs = "return [torch.randn(6, 48, 3), torch.full((6,), 48), torch.arange(48).repeat(6, 1)]"
+    forward = "return ((x + p[..., None]) * (torch.arange(48) < o[:, None])[..., None]).sum(1)"
+    problem = read(write(tmp_path, forward, inputs, takes="x, o, p")).build({}, "cpu")
+    assert not problem.kin
+    assert len({tuple(problem.inputs(seed, "redrawn")[1].tolist()) for seed in range(5)}) > 1
+
+
 def test_rows_of_a_batch_stay_whole(tmp_path):
     """Each row is a sequence of its own, of which none may end in another."""
     inputs = "return [torch.randn(96, 5), torch.arange(0, 97, 12), torch.arange(12).repeat(8, 1)]"

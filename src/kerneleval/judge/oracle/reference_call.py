@@ -367,7 +367,7 @@ class _Step(NamedTuple):
     dim: int = -1
     """Over which is summed."""
     again: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """The product with other exponentials."""
+    """Makes the same product of other exponentials."""
     right: torch.Tensor | None = None
     right_version: int = 0
     """The other factor of a product."""
@@ -406,7 +406,7 @@ def _keeps_rows(equation: Any, operands: Sequence[Any]) -> bool:
     """Whether an einsum of two is a product of matrices: over the last dim of the first one, whose others come first in
     the result and in order.
     """
-    left, _, out = str(equation).replace(" ", "").partition("->")
+    left, _, out = str(equation).replace(" ", "").replace("...", "@").partition("->")
     first, comma, second = left.partition(",")
     if len(operands) != 2 or not comma or not out or not first:
         return False
@@ -445,16 +445,17 @@ class ByLogSums(_OtherSoftmax):
             return given[0].copy_(found) if in_place else found
         if name == "mul" and len(given) == 2 and self._step(given[0]) is None:
             given.reverse()
-        before = self._step(given[1 if name == "einsum" else 0]) if given else None
+        before = self._step(given[1 if name == "einsum" else 0]) if given and name != "sub" else None
         if name == "sub" and len(given) == 2 and _is_shift(*given):
             scores = given[0].clone() if in_place else given[0]
             self._steps.pop(given[0], None)  # else a long chain of differences would be kept
             before = _Step("sub", scores, scores._version, shift=tuple(getattr(given[1], "shape", ())))
         out = super().__torch_function__(func, types, args, kwargs)
-        if before is not None and isinstance(out, torch.Tensor) and not out.is_inference():
-            step = self._next(name, before, given, dict(kwargs or {}), out)
+        options = dict(kwargs or {})
+        if before is not None and isinstance(out, torch.Tensor) and not out.is_inference() and "out" not in options:
+            step = self._next(name, before, given, options, out)
             if step is not None and name in _PRODUCTS:
-                rest, options = list(args), dict(kwargs or {})
+                rest, options = list(args), {key: v for key, v in options.items() if key not in ("input", "self")}
                 place = 1 if name == "einsum" else 0
                 step = step._replace(again=lambda e: func(*rest[:place], e, *rest[place + 1 :], **options))
             if step is not None:
@@ -468,8 +469,9 @@ class ByLogSums(_OtherSoftmax):
         if name == "sub" and before.name == "sub":
             return before
         if name in _QUOTIENTS and before.name == "sub" and len(given) == 2 and _is_single(given[1]):
-            factor = before.factor * given[1] if name == "mul" else before.factor / given[1]
-            return before._replace(factor=factor)
+            if name == "div" and not isinstance(given[1], torch.Tensor) and not given[1]:
+                return None
+            return before._replace(factor=before.factor * given[1] if name == "mul" else before.factor / given[1])
         if name in ("exp", "exp2") and before.name == "sub":
             return before._replace(name="exp", factor=before.factor * (math.log(2) if name == "exp2" else 1))
         if before.name == "exp" and name == "sum":
@@ -507,9 +509,12 @@ class ByLogSums(_OtherSoftmax):
         product = self._step(number, "product") if dim == scores.dim() - 1 else None
         if number is not total.of and (product is None or product.of is not total.of or product.again is None):
             return None
+        if torch.is_grad_enabled() and scores.requires_grad and not (number.requires_grad and by.requires_grad):
+            return None  # a part was made without gradients
         self.met = True
         found = self.weights(scores * made.factor, dim)
-        return found if product is None or product.again is None else product.again(found)
+        found = found if product is None or product.again is None else product.again(found)
+        return found.to(torch.result_type(number, by))
 
 
 def _sum_of(given: Sequence[Any], options: Mapping[str, Any]) -> _Step | None:
@@ -538,10 +543,14 @@ def _product_of(name: str, given: Sequence[Any]) -> _Step | None:
     return _Step("product", first, first._version, right=right, right_version=right._version)
 
 
+def _is_whole(index: Any) -> bool:
+    return isinstance(index, slice) and index == slice(None)
+
+
 def _gets_dim_back(name: str, step: _Step, given: Sequence[Any], out: torch.Tensor) -> bool:
     """Whether sums get the dim back over which was summed, of size 1, in the same order."""
     index = given[1] if isinstance(given[1], tuple) else (given[1],)
-    if name == "__getitem__" and not all(one in (None, Ellipsis, slice(None)) for one in index):
+    if name == "__getitem__" and not all(one is None or one is Ellipsis or _is_whole(one) for one in index):
         return False
     shape = list(step.of.shape)
     shape[step.dim] = 1

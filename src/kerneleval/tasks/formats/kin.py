@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.formats.soundness import is_eight_bit
 
@@ -73,7 +74,9 @@ def _facts(tensor: torch.Tensor, mask: bool) -> Iterator[torch.Tensor]:
                 yield row.bincount().double()
         for vector in vectors(tensor):
             if (runs := run_lengths(vector)) is not None:
-                yield runs.double()
+                # rows that all count from 0 on are those of a padded batch, too, whose lengths may be others
+                whole = tensor.dim() > 1 and len(runs) > 1 and int(runs.amin()) == tensor.shape[-1]
+                yield (F.pad(runs.cumsum(0), (1, 0)) if whole else runs).double()
 
 
 def vectors(tensor: torch.Tensor) -> list[torch.Tensor]:

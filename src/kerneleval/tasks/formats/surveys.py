@@ -86,8 +86,8 @@ class Surveys:
         return bool(self._offsets)
 
     def bounds_segments(self, number: int) -> bool:
-        """Whether no segment between such offsets is longer than a number, and there are more rows than that."""
-        return any(int(v.diff().max()) <= number < int(v[-1]) for v in self._offsets.values())
+        """Whether a number is the length of the longest segment between such offsets, and there are more rows."""
+        return any(int(v.diff().max()) == number < int(v[-1]) for v in self._offsets.values())
 
     @functools.cached_property
     def _offsets(self) -> dict[int, torch.Tensor]:
@@ -124,7 +124,7 @@ class Surveys:
             ends = [now for was, now in sizes if was == int(own[-1])]
             last = int(bool(ends))
             many = [now for was, now in (*sizes, *weights, *plain) if was == len(own) - last]
-            if many and not (self._is_counted(index, len(own) - last) or self._has_its_own(index, len(own) - last)):
+            if many and not (self._is_counted(index, len(own) - last) or self._has_weights(index, len(own) - last)):
                 many = []
             if (ends and int(other[-1]) not in ends) or (many and len(other) - last not in many):
                 return False
@@ -143,7 +143,7 @@ class Surveys:
             return False
         return isinstance(more, torch.Tensor) and len(more) == len(self._offsets[index]) + count
 
-    def _has_its_own(self, index: int, count: int) -> bool:
+    def _has_weights(self, index: int, count: int) -> bool:
         """Whether each segment of a small file has numbers of its own: the first and the last of so many, along a dim
         of a floating argument or weight, change the first and the last segment alone. Asked once.
         """
@@ -151,12 +151,12 @@ class Surveys:
             base = self.at({})
             small = base.bytes <= MINIATURE_BYTES and base.flops <= MINIATURE_FLOPS
             try:
-                self._owners[index, count] = small and self._finds_its_own(index, count)
+                self._owners[index, count] = small and self._finds_weights(index, count)
             except UsageError:
                 self._owners[index, count] = False
         return self._owners[index, count]
 
-    def _finds_its_own(self, index: int, count: int) -> bool:
+    def _finds_weights(self, index: int, count: int) -> bool:
         problem = ModuleProblem(self.file, {}, "cpu")
         args, weights = problem.inputs(1), problem.weights(1)
         own, starts = problem.oracle(args, weights), args[index].tolist()
@@ -169,7 +169,9 @@ class Surveys:
             outs = problem.oracle(changed, {n: other if n == key else w for n, w in weights.items()})
             found = False
             for before, after in zip(own, outs, strict=True):
-                rows = (before != after).reshape(len(before) if before.dim() else 1, -1).any(-1)
+                if before.shape != after.shape or not len(before.shape) or not before.numel():
+                    return False
+                rows = (before != after).reshape(len(before), -1).any(-1)
                 first, end = (
                     (place, place + 1) if len(rows) == count else (starts[place], [*starts[1:], len(rows)][place])
                 )
@@ -296,7 +298,7 @@ class Surveys:
         pairs = [pair for own, other in whole for pair in zip(own, other, strict=False)]
         return any(own == number < other for own, other in pairs for number in plain)
 
-    def outruns(self, dims: Mapping[str, int]) -> bool:
+    def is_exceeded(self, dims: Mapping[str, int]) -> bool:
         """Whether integers that the file counts or writes out, or steps between them, are larger at these dims than a
         plain argument below which they lie: it is the length of the longest segment, and no width that is as large.
         """

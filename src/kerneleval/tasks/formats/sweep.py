@@ -85,7 +85,7 @@ def _without_ignored(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
     for unit in ignored:
         alike = [one for one in rest if one.value == unit.value]
         both = alike[0]._replace(names=(*alike[0].names, *unit.names)) if len(alike) == 1 else unit
-        if len(alike) == 1 and not any(surveys.outruns(both.at(v)) for v in (1, 2, unit.value // 2)):
+        if len(alike) == 1 and not any(surveys.is_exceeded(both.at(v)) for v in (1, 2, unit.value // 2)):
             rest[rest.index(alike[0])] = both
     return rest
 
@@ -366,7 +366,7 @@ _FEW = 5
 
 
 def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str, int]], ...]:
-    """Up to eight (shape category, dims) pairs other than the file's own, the same for equal file and seed.
+    """Ten or some more (shape category, dims) pairs other than the file's own, the same for equal file and seed.
 
     For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
     together with the changes so far. The category says what was aimed at; a unit that allows none stays. Small variants
@@ -427,7 +427,8 @@ class _Variants:
         if needed is not None and needed.names[0] not in dims:
             return False
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
-        without = [{n: v for n, v in dims.items() if n not in unit.at(0)} for unit in self._varied]
+        others = [unit for unit in self._varied if unit != needed]
+        without = [{n: v for n, v in dims.items() if n not in unit.at(0)} for unit in others]
         return any(tried and self._keep(category, tried) for tried in (dims, *without))
 
     def _keep(self, category: str, dims: dict[str, int]) -> bool:
