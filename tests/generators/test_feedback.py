@@ -65,12 +65,12 @@ def right(of: Case, speedup: float = 0.0) -> CellResult:
     return CellResult(case=of, outcome=Passed(timing=timing))
 
 
-def test_sizes_that_tell_wrong_from_right_are_found() -> None:
+def test_what_wrong_cells_share_is_told() -> None:
     cells = [right(case(7, n)) for n in (32, 64, 256)] + [wrong(case(9, n)) for n in (33, 70, 257)]
-    told = feedback_of(verdict(*cells), TASK)
+    cause = Finding(check="cause", level="info", message="all 3 cases have N that is no multiple of 32")
+    told = feedback_of(verdict(*cells, findings=(cause,)), TASK)
     assert "3 of 6 cases are right" in told
-    assert "right where N is a multiple of 32, wrong elsewhere" in told
-    assert "right up to M = 7, wrong from 9 on" in told
+    assert "- all 3 cases have N that is no multiple of 32" in told
     assert "Failing case: forward, float32, M=9, N=33" in told and "expected 0.25" in told
 
 

@@ -85,6 +85,24 @@ def test_cases_that_hide_errors_and_unsupported_ones_say_nothing() -> None:
     assert finding.evidence == {"cases": [case.key for case in wrong]}
 
 
+def test_cases_that_were_not_run_are_not_wrong() -> None:
+    """After a hang all later cases have its reason, and the plan lists forward before backward."""
+    task, hung = find("softmax"), Failed(stage="call", reason="timeout", message="no answer within 15 s")
+    forward = [case_of("softmax", {"M": 4, "N": n}) for n in range(10, 40)]
+    backward = [case_of("softmax", {"M": 4, "N": n}, direction="backward") for n in range(10, 30)]
+    later = Failed(stage="call", reason="timeout", message="not run after: no answer within 15 s")
+    outcomes = dict.fromkeys(forward, Passed()) | {backward[0]: hung} | dict.fromkeys(backward[1:], later)
+    assert shared(task, outcomes) == []
+
+
+def test_right_cases_of_data_that_hide_an_error_do_not_count_for_sizes() -> None:
+    said = message(
+        lambda c: c.dtype == "float16" and c.dims_map["N"] > 256 and c.distribution == "standard",
+        dtype=("float32", "float16"),
+    )
+    assert "have N of 513 or more (right up to 256)" in said
+
+
 def test_a_verdict_begins_its_findings_with_the_cause(judge: Judge, tmp_path: Path) -> None:
     path = tmp_path / "softmax.py"
     path.write_text(

@@ -197,6 +197,8 @@ def test_rows_of_a_table_may_be_many_where_no_row_is_long() -> None:
         task="embedding", direction="forward", dims=(("B", 2), ("L", 3), ("V", 70_000), ("D", 8)), dtype="float32"
     )
     assert task.allows(case.dims_map) and not secret_sizes.beyond_16_bits(task, case)
+    plane = Case(task="argmax_middle", direction="forward", dims=(("B", 2), ("M", 70_000), ("N", 2)), dtype="float32")
+    assert secret_sizes.beyond_16_bits(find("argmax_middle"), plane)
 
 
 def test_rows_beyond_16_bits_are_told_from_large_numbers_of_rows(judge: Judge) -> None:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kerneleval.judge.probes.cells import NOT_RUN
 from kerneleval.records import Case, Failed, Finding, Outcome, Passed, Task
 from kerneleval.tasks.shapes import DEGENERATE
 
 _BY_CHANCE = 20
-"""Of so many verdicts at most one has a trait that parts its cases by chance. Cases of equal sizes count as one."""
+"""Of so many comparisons at most one finds a trait that parts the cases by chance. Equal sizes count as one case."""
 
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 _MOST_TOLD = 3
@@ -28,12 +29,13 @@ def shared(task: Task, outcomes: Mapping[Case, Outcome]) -> list[Finding]:
     chance. Data that hide errors (zeros, constants, no elements) tell nothing.
     """
     reason = next((o.reason for o in outcomes.values() if isinstance(o, Failed) and o.reason != "unsupported"), None)
-    wrong = [c for c, o in outcomes.items() if isinstance(o, Failed) and o.reason == reason]
+    failed = [(c, o) for c, o in outcomes.items() if isinstance(o, Failed) and not o.message.startswith(NOT_RUN)]
+    wrong = [c for c, o in failed if o.reason == reason]
     right = [c for c, o in outcomes.items() if isinstance(o, Passed) and _tells(task, c)]
     for common, beside, among in _contrasts(task, wrong, right):
         if found := _parting(common, wrong, beside):
             text = f"all {len(wrong)} cases with {reason}, and none of {len(beside)} right ones{among}, have "
-            text += " or ".join(found[:_MOST_TOLD])
+            text += "; equally: ".join(found[:_MOST_TOLD])
             return [Finding(check="cause", level="info", message=text, evidence={"cases": [c.key for c in wrong]})]
     return []
 
@@ -47,7 +49,8 @@ def _contrasts(
     plain = [case for case in right if case.distribution == "standard"]  # other data hide what is wrong at some sizes
     yield [*_of_sizes(task, wrong, plain)], plain, " of standard data"
     for trait in data:
-        beside = [case for case in right if trait.has(case)]
+        of_data = trait.text.startswith("the distribution")
+        beside = [case for case in (right if of_data else plain) if trait.has(case)]
         yield [*_of_sizes(task, wrong, beside)], beside, f" with {trait.text}"
 
 

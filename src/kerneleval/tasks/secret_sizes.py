@@ -257,9 +257,12 @@ def far_cases(task: Task, right: Sequence[Case]) -> Iterator[Case]:
 
 
 def beyond_16_bits(task: Task, case: Case) -> bool:
-    """Whether rows (last dim of an argument) are longer than an unsigned number of 16 bits holds (``Dim.long``)."""
-    rows = {arg.shape.split()[-1] for arg in task.table.args if isinstance(arg, Arg) and arg.shape}
-    return any(case.dims_map[dim.name] > _TALLER for dim in task.dims if dim.long and dim.name in rows)
+    """Whether rows are longer than an unsigned number of 16 bits holds (``Dim.long``): a dim that comes first in every
+    argument counts items, unless there is no other.
+    """
+    shapes = [arg.shape.split() for arg in task.table.args if isinstance(arg, Arg)]
+    within = {name for shape in shapes for name in (shape[1:] or shape)}
+    return any(case.dims_map[dim.name] > _TALLER for dim in task.dims if dim.long and dim.name in within)
 
 
 def rows_alone(task: Task) -> bool:

@@ -79,28 +79,7 @@ def _counts(cells: Sequence[CellResult]) -> str:
         if len(all_of) > 1 and any(bad[value] < count for value, count in all_of.items()):
             shown = ", ".join(f"{value} {bad[value]} of {count}" for value, count in all_of.items() if bad[value])
             lines.append(f"- wrong by {name}: {shown}")
-    lines += [f"- {said}" for said in _pattern(judged, wrong)]
     return "\n".join(lines)
-
-
-def _pattern(judged: Sequence[CellResult], wrong: Sequence[CellResult]) -> list[str]:
-    """Sizes that separate the wrong cells from the right ones: multiples, and how large they are."""
-    found = []
-    right = [c for c in judged if isinstance(c.outcome, Passed)]
-    for name in dict.fromkeys(name for c in judged for name, _ in c.case.dims):
-        bad = [dict(c.case.dims)[name] for c in wrong if name in dict(c.case.dims)]
-        good = [dict(c.case.dims)[name] for c in right if name in dict(c.case.dims)]
-        if not bad or not good:
-            continue
-        for step in (128, 64, 32, 16, 8, 4, 2):
-            if all(size % step for size in bad) and not any(size % step for size in good):
-                found.append(f"right where {name} is a multiple of {step}, wrong elsewhere")
-                break
-        if min(bad) > max(good):
-            found.append(f"right up to {name} = {max(good)}, wrong from {min(bad)} on")
-        elif max(bad) < min(good):
-            found.append(f"wrong up to {name} = {max(bad)}, right from {min(good)} on")
-    return found
 
 
 def _failures(failed: Sequence[CellResult]) -> str:
@@ -157,7 +136,7 @@ def _unsupported(cells: Sequence[CellResult]) -> str:
 
 
 def _findings(verdict: Verdict) -> str:
-    shown = [f.message for f in verdict.findings if f.level != "info"]
+    shown = [f.message for f in verdict.findings if f.level != "info" or f.check == "cause"]
     lines = [f"- {_short(text, 600)}" for text in dict.fromkeys(shown) if text and text != verdict.message]
     return "Found besides:\n" + "\n".join(lines[:6]) if lines else ""
 

@@ -182,7 +182,7 @@ class CellJudge:
             text = f"{language} cannot be judged in {case.dtype} on {device}"
             return Failed(stage="load", reason="unsupported", message=text)
         if self._given_up is not None:
-            return replace(self._given_up, message=f"not run after: {self._given_up.message}", evidence={})
+            return replace(self._given_up, message=f"{NOT_RUN}: {self._given_up.message}", evidence={})
         return None
 
     def _judge(self, case: Case) -> Outcome:
@@ -394,6 +394,9 @@ def opening(task: Task, planned: Sequence[Case]) -> list[Case]:
         found.append(chance.choice(divided if divided and chance.randrange(4) else alike))
     return chance.sample(found, len(found))
 
+
+NOT_RUN = "not run after"
+"""How the message of a case begins that was not called, because an earlier one ended the candidate."""
 
 _CHECK = "secret_shapes"
 _FAR_CHECK = "far_offsets"
