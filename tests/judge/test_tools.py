@@ -53,7 +53,12 @@ def candidate(language: str, text: str = "x") -> Candidate:
 
 def require(device: str, wanted: Candidate) -> None:
     """``WorkerPool.require`` up to the self-check, for devices that are not here."""
-    pool = SimpleNamespace(device=SimpleNamespace(name=device), _self_check=lambda *_: None)
+    pool = SimpleNamespace(
+        device=SimpleNamespace(name=device),
+        machine=SimpleNamespace(arch=""),
+        zygote=SimpleNamespace(preload=lambda *_: None),
+        _self_check=lambda *_: None,
+    )
     WorkerPool.require(pool, wanted)  # type: ignore[arg-type]
 
 

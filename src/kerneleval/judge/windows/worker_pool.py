@@ -299,10 +299,10 @@ class WorkerPool:
         device_check = languages.find("torch")
         if kind in (*device_check.devices, *device_check.baseline_devices):
             self._self_check(device_check, device_check.known[0])
-        if language.preload_when_met:
-            self.zygote.preload(language.name, self.machine.arch)
         if known := language.known_for(candidate):
             self._self_check(language, known)
+        if language.preload_when_met:
+            self.zygote.preload(language.name, self.machine.arch)
 
     def _self_check(self, language: languages.Language, known: str) -> None:
         """Run a known kernel, unless it gave the known answers here before with the same tools.

@@ -86,8 +86,8 @@ class Surveys:
         return bool(self._offsets)
 
     def bounds_segments(self, number: int) -> bool:
-        """Whether a number is the length of the longest segment between such offsets, and there are more rows."""
-        return any(int(v.diff().max()) == number < int(v[-1]) for v in self._offsets.values())
+        """Whether no segment between such offsets is longer than a number, and there are more rows than that."""
+        return any(int(v.diff().max()) <= number < int(v[-1]) for v in self._offsets.values())
 
     @functools.cached_property
     def _offsets(self) -> dict[int, torch.Tensor]:
