@@ -1,4 +1,4 @@
-"""What all wrong cases of a verdict have and no right one: by contrast over the cases, not by the kind of error."""
+"""What the wrong cases of a verdict have in common and no right case has, by comparing the cases alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _MOST_TOLD = 3
 class _Trait:
     text: str
     has: Callable[[Case], bool]
+    what: str = "size"
+    """``direction``, ``dtype``, ``layout``, ``distribution`` or ``size``."""
 
 
 def shared(task: Task, outcomes: Mapping[Case, Outcome]) -> list[Finding]:
-    """One finding that names what all cases with the first failure's reason have and no right one: a direction, dtype,
-    layout or distribution, a size of a dim; or one of each together. None where the cases are too few to tell it from
-    chance. Data that hide errors (zeros, constants, no elements) tell nothing.
+    """One finding that names what all cases with the first failure's reason have in common and no right case has: a
+    direction, dtype, layout or distribution, a size of a dim, or one of each together. Empty where nothing is, or where
+    the cases are too few to tell it from chance. Right cases of zeros, of constants or without elements do not count.
     """
     reason = next((o.reason for o in outcomes.values() if isinstance(o, Failed) and o.reason != "unsupported"), None)
     failed = [(c, o) for c, o in outcomes.items() if isinstance(o, Failed) and not o.message.startswith(NOT_RUN)]
@@ -43,21 +45,22 @@ def shared(task: Task, outcomes: Mapping[Case, Outcome]) -> list[Finding]:
 def _contrasts(
     task: Task, wrong: Sequence[Case], right: Sequence[Case]
 ) -> Iterator[tuple[list[_Trait], list[Case], str]]:
-    """Traits, the right cases that must not have them, and which these are, in words."""
-    data = [trait for trait in _of_data(wrong) if all(map(trait.has, wrong))]
+    """What is compared, in order: traits, the right cases that must not have them, and which these are, in words."""
+    data = list(_of_data(wrong))
     yield data, [*right], ""
     plain = [case for case in right if case.distribution == "standard"]  # other data hide what is wrong at some sizes
     yield [*_of_sizes(task, wrong, plain)], plain, " of standard data"
-    for trait in data:
-        of_data = trait.text.startswith("the distribution")
-        beside = [case for case in (right if of_data else plain) if trait.has(case)]
+    for trait in (trait for trait in data if all(map(trait.has, wrong))):
+        beside = [case for case in (right if trait.what == "distribution" else plain) if trait.has(case)]
         yield [*_of_sizes(task, wrong, beside)], beside, f" with {trait.text}"
 
 
 def _parting(traits: Sequence[_Trait], wrong: Sequence[Case], right: Sequence[Case]) -> list[str]:
-    """Those that all wrong cases have and no right one; none where one of so many might do so by chance."""
-    with_sizes, beside = (len({case.dims for case in cases}) for cases in (wrong, right))
-    if not right or math.comb(with_sizes + beside, beside) < _BY_CHANCE * len(traits):
+    """The texts of the traits that all wrong cases have and no right one; none where one of so many traits might do so
+    by chance. Without a link to the error, each choice of the wrong ones among all cases is as likely.
+    """
+    m, n = (len({case.dims for case in cases}) for cases in (wrong, right))
+    if not right or math.comb(m + n, n) < _BY_CHANCE * len(traits):
         return []
     return [t.text for t in traits if all(map(t.has, wrong)) and not any(map(t.has, right))]
 
@@ -78,9 +81,9 @@ def _of_data(wrong: Sequence[Case]) -> Iterator[_Trait]:
 
     for what in ("direction", "dtype", "layout", "distribution"):
         for value in sorted({getattr(case, what) for case in wrong}):
-            yield _Trait(f"the {what} {value}", among(what, value))
+            yield _Trait(f"the {what} {value}", among(what, value), what)
     for what, plain in (("layout", "contiguous"), ("distribution", "standard")):
-        yield _Trait(f"another {what} than {plain}", among(what, plain, but=True))
+        yield _Trait(f"another {what} than {plain}", among(what, plain, but=True), what)
 
 
 def _of_sizes(task: Task, wrong: Sequence[Case], right: Sequence[Case]) -> Iterator[_Trait]:
@@ -91,10 +94,8 @@ def _of_sizes(task: Task, wrong: Sequence[Case], right: Sequence[Case]) -> Itera
 
     for name in (dim.name for dim in task.dims if wrong and right):
         ours, theirs = ([case.dims_map[name] for case in cases] for cases in (wrong, right))
-        if min(ours) > max(theirs):
-            yield _Trait(f"{name} of {min(ours)} or more (right up to {max(theirs)})", where(name, min(ours).__le__))
-        if max(ours) < min(theirs):
-            yield _Trait(f"{name} of {max(ours)} or less (right from {min(theirs)} on)", where(name, max(ours).__ge__))
+        yield _Trait(f"{name} of {min(ours)} or more (right up to {max(theirs)})", where(name, min(ours).__le__))
+        yield _Trait(f"{name} of {max(ours)} or less (right from {min(theirs)} on)", where(name, max(ours).__ge__))
         yield _Trait(f"{name} above 1", where(name, (1).__lt__))
         yield _Trait(f"{name} that is no power of two", where(name, lambda size: size & (size - 1) != 0))
         for step in _MULTIPLES:
