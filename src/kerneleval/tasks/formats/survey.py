@@ -48,7 +48,7 @@ _SUMS = (
 _SELECTIONS = ("sort", "topk", "argmax", "argmin", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin")
 
 
-Meeting = tuple[str, tuple[tuple[int, ...], ...]]
+Broadcast = tuple[str, tuple[tuple[int, ...], ...]]
 """An operator, and the shapes of what it gives and of the tensors that are stretched to that, all of as many dims."""
 
 
@@ -80,7 +80,7 @@ class Survey:
     """Weights that no operator takes."""
     real: bool
     """Whether it took real tensors: the problem's control flow reads values."""
-    meetings: tuple[Meeting, ...] = field(default=(), compare=False)
+    broadcasts: tuple[Broadcast, ...] = field(default=(), compare=False)
     """Of the first operators that take elements of several tensors together, the sizes."""
 
     @property
@@ -149,7 +149,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         steps=recorder.steps,
         unread=frozenset(name for name, t in model.state_dict().items() if recorder.misses(t)),
         real=device != "meta",
-        meetings=tuple(recorder.meetings),
+        broadcasts=tuple(recorder.broadcasts),
     )
 
 
@@ -157,7 +157,7 @@ def stretches(own: Survey, other: Survey) -> bool:
     """Whether a tensor is of size 1 and stretched at other sizes where it was as large as what it meets: of three
     columns the second half is one, and adds to each of the first half. The file does not say that.
     """
-    for (name, shapes), (now, theirs) in zip(own.meetings, other.meetings, strict=False):
+    for (name, shapes), (now, theirs) in zip(own.broadcasts, other.broadcasts, strict=False):
         if name != now or len(shapes) != len(theirs) or len(shapes[0]) != len(theirs[0]):
             return False
         for before, after in zip(shapes[1:], theirs[1:], strict=True):
@@ -392,7 +392,7 @@ _OF_SEQUENCES = 9
 _FIRST_STEPS = 4
 _STRETCHING = ("expand", "masked_fill_", "copy_")
 """Operators beside those that PyTorch calls pointwise."""
-_MEETINGS = 4096
+_BROADCASTS = 4096
 """Operators whose sizes are kept."""
 
 # -- Recording --------------------------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ class _Recorder(TorchDispatchMode):
         self.terms = 1
         self.steps = 0
         self.operators: set[str] = set()
-        self.meetings: list[Meeting] = []
+        self.broadcasts: list[Broadcast] = []
         self.read: set[int] = set()
         """Storages of the dense tensors that operators took."""
 
@@ -436,9 +436,9 @@ class _Recorder(TorchDispatchMode):
         results = flatten(out)
         if not results:
             return out
-        meets = torch.Tag.pointwise in func.tags or name in _STRETCHING
-        if meets and len(self.meetings) < _MEETINGS and (met := _stretched(results[0], given)):
-            self.meetings.append((name, met))
+        combines = torch.Tag.pointwise in func.tags or name in _STRETCHING
+        if combines and len(self.broadcasts) < _BROADCASTS and (met := _stretched(results[0], given)):
+            self.broadcasts.append((name, met))
         if packet in flop_registry:
             count: Callable[..., int] = flop_registry[packet]
             flops = int(count(*args, **kwargs, out_val=out))

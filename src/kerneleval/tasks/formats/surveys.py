@@ -157,6 +157,7 @@ class Surveys:
         return self._owners[index, count]
 
     def _finds_weights(self, index: int, count: int) -> bool:
+        """The same, by running the file with other weights."""
         problem = ModuleProblem(self.file, {}, "cpu")
         args, weights = problem.inputs(1), problem.weights(1)
         own, starts = problem.oracle(args, weights), args[index].tolist()
