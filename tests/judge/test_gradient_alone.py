@@ -107,23 +107,12 @@ def test_graphs_take_room(judge: Judge) -> None:
     call = CallLayout(args=(dense((a_hundredth,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
     effort = HOST_TIERS["quick"]
 
-    def most(alone: bool, peak_bytes: int | None = None) -> int:
+    def most(alone: bool, peak_bytes: float = 0.0) -> int:
         bounds = TimedBounds(relative_rms=1e-6, worst=1e-5)
         cell = clock.TimedCell(
             call=call, direction="backward", draw=lambda seed: [], bounds=bounds, arbiter=print, gradient_alone=alone
         )
-        window = Window(
-            elapsed_ns=1.0,
-            collect_ns=1.0,
-            unclocked_ns=0.0,
-            event_ns=1.0,
-            outputs=torch.empty(0),
-            output_offsets=[],
-            wrong=None,
-            mutated="",
-            peak_bytes=peak_bytes,
-        )
-        return clock._most_calls(cell, effort, judge.device, window)
+        return clock._most_calls(cell, effort, judge.device, peak_bytes)
 
     assert 95 <= most(False) <= 100
     assert most(True) == most(True, peak_bytes=call.nbytes) == most(False) // 4

@@ -227,11 +227,11 @@ def test_tampering_in_recorded_windows_is_told(monkeypatch):
     cell.call.nbytes = 8
     device.memory_budget_bytes.return_value = 1 << 20
     with pytest.raises(WorkerFailure, match="it went on"):
-        clock._recorded(None, cell, effort, device, None, Mock(calls=4))
+        clock._recorded(None, cell, Mock(), effort, device, None, Mock(calls=4))
     monkeypatch.setattr(clock, "_sized", Mock(side_effect=WorkerFailure("crash", "gone")))
-    assert clock._recorded(None, cell, effort, device, None, Mock(calls=4)).lost
+    assert clock._recorded(None, cell, Mock(), effort, device, None, Mock(calls=4)).lost
     monkeypatch.setattr(clock, "_sized", Mock(side_effect=NotAtRestError("at work")))
-    assert clock._recorded(None, cell, effort, device, None, Mock(calls=4)).why_not == "at work"
+    assert clock._recorded(None, cell, Mock(), effort, device, None, Mock(calls=4)).why_not == "at work"
 
 
 @pytest.mark.parametrize("candidate_first", [True, False])
@@ -628,6 +628,33 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
     assert runs[0].samples.calls == runs[1].samples.calls
 
 
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Windows begin as quickly as on an accelerator."""
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
+    monkeypatch.setattr(type(devices.find("cpu")), "slow_wakes", False)
+
+
+@pytest.mark.parametrize("pace_ns", [2e4, 1e4], ids=["as before", "longer than before"])
+def test_the_first_window_is_a_full_one_where_the_baselines_pace_is_known(pace_ns, accelerator):
+    """Windows of single calls and those that look for a number were a fifth of a cell's."""
+    effort, candidate = TIERS["quick"], _Counted(2e4)
+    run = _measured(candidate, _Timed(2e4), tier="quick", pace_ns=pace_ns)
+    assert set(candidate.counts) == {run.samples.calls} == {min(effort.max_calls, round(effort.window_ns / pace_ns))}
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "pace_ns"), [(2e7, 2e4), (2e4, 1e5)], ids=["a thousand times as slow", "the pace was another machine's"]
+)
+def test_a_first_window_that_is_no_full_one_is_not_kept(call_ns, pace_ns, accelerator):
+    candidate, found = _Counted(call_ns), []
+    for pace in (0.0, pace_ns):
+        candidate.counts.clear()
+        found.append(_measured(candidate, _Timed(2e4), tier="quick", pace_ns=pace).samples.calls)
+    assert found[0] == found[1] == candidate.counts[-1] != candidate.counts[0]
+
+
 class _Ordered(_Timed):
     """... and note in a list of all whose window it was, and whether it was cut."""
 
@@ -656,6 +683,41 @@ def test_a_cut_window_comes_in_a_turn_like_any_other(order, windows, monkeypatch
     buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
     pair.cut(buffer, TimedBounds(relative_rms=1.0, worst=1.0), lambda timed: None, order)
     assert found == windows
+
+
+@pytest.mark.parametrize(
+    ("order", "windows"), [((-1, 1, 0), ["c", "1"]), ((0, -1, 1), ["0", "c"]), ((1, 0, -1), ["1", "0", "c"])]
+)
+def test_of_a_recorded_turn_with_a_cut_all_is_left_that_comes_before_it(order, windows, monkeypatch):
+    monkeypatch.setattr(timed_pair, "verify", lambda *_: None)
+    found = []
+    sides = tuple(_Ordered(name, found) for name in "01")
+    pair = replace(pair_of(_Ordered("c", found), None), baselines=sides, recorded=True)
+    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
+    pair.cut(buffer, TimedBounds(relative_rms=1.0, worst=1.0), lambda timed: None, order)
+    assert [name.removesuffix(" cut") for name in found] == windows
+
+
+def test_a_side_is_stopped_once_for_windows_of_others_that_follow_each_other(monkeypatch):
+    found, stops = [], []
+    sides = tuple(_Ordered(name, found) for name in "01")
+    candidate = _Ordered("c", found)
+
+    @contextlib.contextmanager
+    def aside(*, rest=False):
+        stops.append(len(found))
+        yield
+        stops.append(len(found))
+
+    monkeypatch.setattr(candidate, "aside", aside)
+    pair = replace(pair_of(candidate, None), baselines=sides)
+    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
+    for order, expected in (((-1, 1, 0), [1, 3]), ((0, -1, 1), [0, 1, 2, 3])):
+        found.clear(), stops.clear()
+        pair.in_turn(buffer, order)
+        assert stops == expected
 
 
 def test_each_process_has_as_many_windows_in_every_turn():
@@ -747,7 +809,8 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
     pair.prepare(alone.layout)
     bounds = TimedBounds(relative_rms=1.0, worst=1.0)
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=lambda timed: None)
-    buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone), 1, effort.max_calls)
+    drawn = clock._Drawn(cell, device)
+    buffer = clock._sized(pair, drawn, effort, device, pair.first_calls(alone), 1, effort.max_calls)
     last = len(buffer.layout.calls) - 1
     before = torch.cat([buffer.tensor(number, 0) for number in range(last + 1)])
     buffer.refresh(pair.generator)

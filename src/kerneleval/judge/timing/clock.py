@@ -178,17 +178,48 @@ class _Blocks:
     sample: TimedCall | None = None
 
 
-def _most_calls(cell: TimedCell, effort: Effort, device: Device, first: Window) -> int:
-    """Calls for which a window has room; ``first`` is the baseline's window of one call."""
-    of_call = cell.call.nbytes
+def _most_calls(cell: TimedCell, effort: Effort, device: Device, peak_bytes: float = 0.0) -> int:
+    """Calls for which a window has room; ``peak_bytes``: what one call of the baseline held, if known."""
+    of_call: float = cell.call.nbytes
     if cell.gradient_alone:
-        of_call = max(_KEPT_BY_GRAPHS * of_call, first.peak_bytes or 0)
-    return max(1, min(device.memory_budget_bytes() // 2 // max(of_call, 1), effort.max_calls))
+        of_call = max(_KEPT_BY_GRAPHS * of_call, peak_bytes)
+    return max(1, min(int(device.memory_budget_bytes() // 2 // max(of_call, 1)), effort.max_calls))
+
+
+class _Drawn:
+    """The first few calls of a cell, drawn from scratch. Further calls of a window begin as copies of those, and every
+    one is changed at secret places before every window.
+    """
+
+    def __init__(self, cell: TimedCell, device: Device) -> None:
+        self._cell, self._device = cell, device
+        self._calls: list[list[torch.Tensor]] = []
+        self._took_ns = math.inf
+
+    def buffer(self, count: int) -> WindowBuffer:
+        """One of so many calls."""
+        buffer = WindowBuffer(WindowLayout([self._cell.call] * count, self._cell.direction), self._device)
+        while len(self._calls) < min(count, _DISTINCT):
+            began = time.perf_counter_ns()
+            self._calls.append(self._cell.draw(new_secret()))
+            self._device.synchronize()
+            self._took_ns = min(self._took_ns, time.perf_counter_ns() - began)
+        buffer.fill_all(self._calls)
+        return buffer
+
+    def settle_source(self, buffer: WindowBuffer, baseline: Window) -> None:
+        """Have all calls drawn anew before every window where they are few, or where drawing takes no longer than the
+        baseline's window: some results can be brought up to date in less time than computing takes (a sorted vector, an
+        inverse between diagonal factors).
+        """
+        count = len(buffer.layout.calls)
+        anew = self._cell.anew or count <= _DISTINCT or count * self._took_ns <= baseline.elapsed_ns
+        buffer.source = self._cell.draw if anew else None
 
 
 def _sized(
     pair: Pair,
-    cell: TimedCell,
+    drawn: _Drawn,
     effort: Effort,
     device: Device,
     first: tuple[Window, Window] | None,
@@ -198,23 +229,10 @@ def _sized(
     """A buffer with as many calls as fill a window of the tier's length, ``most`` of them at most, found by growing it
     from ``count`` on. ``first`` are windows of one call of either side, if known: where they are short, nothing was
     compiled, loaded or tuned in them.
-
-    Further calls than the first few begin as copies of those, and every one is changed at secret places before every
-    window. Where they are few, or drawing takes no longer than the baseline's window, all are drawn anew instead: some
-    results can be brought up to date in less time than computing takes (a sorted vector, an inverse between diagonal
-    factors).
     """
-    drawn: list[list[torch.Tensor]] = []
-    drawing_ns = math.inf
     while True:
         count = min(most, count)
-        buffer = WindowBuffer(WindowLayout([cell.call] * count, cell.direction), device)
-        while len(drawn) < min(count, _DISTINCT):
-            began = time.perf_counter_ns()
-            drawn.append(cell.draw(new_secret()))
-            device.synchronize()
-            drawing_ns = min(drawing_ns, time.perf_counter_ns() - began)
-        buffer.fill_all(drawn)
+        buffer = drawn.buffer(count)
         pair.prepare(buffer.layout)
         if pair.recorded and (refused := pair.record()):
             raise NotRecordedError(refused)
@@ -227,10 +245,23 @@ def _sized(
         if count == most or (filled >= effort.window_ns / 2 and not known):
             if not known:
                 pair.twins(buffer)
-            anew = cell.anew or count <= _DISTINCT or count * drawing_ns <= first[1].elapsed_ns
-            buffer.source = cell.draw if anew else None
+            drawn.settle_source(buffer, first[1])
             return buffer
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
+
+
+def _first_count(cell: TimedCell, effort: Effort, device: Device) -> int:
+    """Calls of the first window: those that fill one at the baseline's known pace; else one."""
+    if not cell.pace_ns or device.slow_wakes:
+        return 1
+    return max(1, min(_most_calls(cell, effort, device), math.ceil(effort.window_ns / cell.pace_ns)))
+
+
+def _suits(first: tuple[Window, Window], count: int, most: int, effort: Effort) -> bool:
+    """Whether the first windows, of so many calls, had the proper length, so that nothing was compiled in them."""
+    if not 1 < count <= most or max(side.elapsed_ns for side in first) > _MOST_TIMES * effort.window_ns:
+        return False
+    return count == most or _filled(*first) >= effort.window_ns / 2
 
 
 def _beside_others(effort: Effort) -> Effort:
@@ -241,11 +272,11 @@ def _beside_others(effort: Effort) -> Effort:
     return replace(effort, min_blocks=least, max_blocks=max(effort.max_blocks, least))
 
 
-def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort) -> int:
+def _begin(first: tuple[Window, Window] | None, pace_ns: float, effort: Effort) -> int:
     """Calls with which the search for a window's number begins: those that fill the baseline's at its known pace, but
     not more than the candidate, by its first call, would need ten times as long for.
     """
-    if not pace_ns:
+    if not pace_ns or first is None:
         return 1
     mine, theirs = first
     own_ns = max(mine.elapsed_ns - (theirs.elapsed_ns - theirs.event_ns), 1e3)
@@ -281,34 +312,32 @@ def measure(
         TimedMismatch: a timed output was wrong. Others as :meth:`Runner.window` and :meth:`Runner.aside`.
     """
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[protocol.tier]
-    pair = Pair(
-        candidate=candidate,
-        baselines=baselines,
-        candidate_first=session % 2 == 0,
-        generator=torch.Generator(device=device.judge_device).manual_seed(new_secret()),
-        limit=limit,
-        gradient_alone=cell.gradient_alone,
-    )
-    alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
-    first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
-    held = [_outputs_of(first[0], alone.layout, 0)]
-    most = _most_calls(cell, effort, device, first[1])
+    pair = _pair_of(candidate, baselines, cell, device, session, limit)
+    drawn, count = _Drawn(cell, device), _first_count(cell, effort, device)
+    buffer = drawn.buffer(count)
+    first = pair.first_calls(buffer)  # they may compile for minutes: the device lock is not held
+    held = [_outputs_of(first[0], buffer.layout, 0)]
+    most = _most_calls(cell, effort, device, (first[1].peak_bytes or 0) / count)
     with device_lock(device.hardware()) as offer:
         shared = judge_count(device.hardware()) > 1
         effort = _beside_others(effort) if shared else effort
         pair = replace(pair, rests=cell.rests and not shared)
-        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
-        del alone, first
+        if _suits(first, count, most, effort):
+            drawn.settle_source(buffer, first[1])
+        else:
+            one = first if count == 1 else None
+            buffer = _sized(pair, drawn, effort, device, one, _begin(one, cell.pace_ns, effort), most)
+        del first
         while isinstance(found := _in_blocks(pair, buffer, cell, effort, held, most, offer), int):
             offer()
-            buffer = _sized(pair, cell, effort, device, None, found, most)
+            buffer = _sized(pair, drawn, effort, device, None, found, most)
         if not candidate.unchanged(held, limit.calls_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found, cell.call, len(buffer.layout.calls), session, device)
         joules: Evidence = {}
         if effort.energy_s and cell.energy and session == 0 and not cell.gradient_alone:
             joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, (cell.bounds, cell.arbiter))
-        recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples)
+        recorded = _recorded(replace(pair, recorded=True), cell, drawn, effort, device, offer, samples)
     run = TimedRun(
         samples=samples,
         device=None,
@@ -321,6 +350,24 @@ def measure(
         memory=_memory(found.windows, len(buffer.layout.calls)),
     )
     return run if recorded.blocks is None else _with_device(run, recorded, cell, session, device)
+
+
+def _pair_of(
+    candidate: Runner,
+    baselines: tuple[BaselineSide, ...],
+    cell: TimedCell,
+    device: Device,
+    session: int,
+    limit: TimeLimit,
+) -> Pair:
+    return Pair(
+        candidate=candidate,
+        baselines=baselines,
+        candidate_first=session % 2 == 0,
+        generator=torch.Generator(device=device.judge_device).manual_seed(new_secret()),
+        limit=limit,
+        gradient_alone=cell.gradient_alone,
+    )
 
 
 def _sampled(blocks: _Blocks) -> TimedCall:
@@ -374,7 +421,7 @@ def _in_blocks(
     chosen, found = _Chosen.drawn(least, count, first_cut=int(pair.recorded)), _Blocks(held=held)
     started, patience = time.monotonic(), 1
     ratios: list[float] = []
-    while len(ratios) < patience * effort.max_blocks or _again(pair, found.windows, cell, count):
+    while len(ratios) < patience * effort.max_blocks or (effort.outvotes and _again(pair, found.windows, cell, count)):
         parts = []
         for order in next(orders):
             started += offer()
@@ -435,7 +482,13 @@ class _Recording:
 
 
 def _recorded(
-    pair: Pair, cell: TimedCell, effort: Effort, device: Device, offer: Callable[[], float], of_calls: Samples
+    pair: Pair,
+    cell: TimedCell,
+    drawn: _Drawn,
+    effort: Effort,
+    device: Device,
+    offer: Callable[[], float],
+    of_calls: Samples,
 ) -> _Recording:
     """Blocks of windows of calls that were recorded before their inputs were there. A candidate that fails in them was
     right in all others: it has call time alone.
@@ -459,7 +512,7 @@ def _recorded(
         slowest_ns = max(cell.recorded_pace_ns, statistics.median(of_calls.candidate_ns) / _MOST_TIMES)
         count = max(1, math.ceil(effort.window_ns / slowest_ns))
     try:
-        buffer = _sized(pair, cell, effort, device, None, count, most)
+        buffer = _sized(pair, drawn, effort, device, None, count, most)
         try:
             found = _in_blocks(pair, buffer, cell, effort, [], len(buffer.layout.calls), offer)
         except CutMismatch:
