@@ -128,6 +128,21 @@ def alibi(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, scale: float, *, wind
     return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ v
 
 
+def test_linear_biases_that_grow_along_the_keys_pass() -> None:
+    """BLOOM's form leaves out what all scores of a row share. It was wrong in half of such cases."""
+    task = find("alibi_attention")
+    case = case_of(task.name, {"B": 1, "H": 4, "L": 2048, "D": 8}, distribution="outlier")
+    for seed in range(3):
+        args, _ = drawn(task, case, seed)
+        q, k, v, slopes, scale = args
+        scores = q @ k.mT * scale + slopes[:, None, None] * torch.arange(k.shape[2])
+        unseen = torch.ones(k.shape[2], k.shape[2], dtype=torch.bool).triu(1)
+        found = torch.softmax(scores.masked_fill(unseen, -torch.inf), -1) @ v
+        expectation = reference.expect(task, case, args)
+        assert matches([found], expectation)
+        assert not matches([alibi(*args, window=1024)], expectation)
+
+
 def test_keys_far_away_have_weight_beside_linear_biases() -> None:
     """Slopes were up to 1: attention of the last 512 keys passed, as slopes of models (from 1 / 256) do not let it."""
     task = find("alibi_attention")

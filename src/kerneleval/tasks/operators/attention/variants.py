@@ -85,6 +85,15 @@ def _alibi_attention(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, scale: flo
     return attend(q, k, v, scale, bias.masked_fill(j > i, float("-inf"))[None])
 
 
+def _alibi_by_columns(
+    q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, scale: float, attend: Attend = at_once
+) -> Tensor:
+    """The same but for a number that all scores of a row share, as BLOOM has it: larger scores have fewer digits."""
+    i, j = _places(q, k)
+    bias = (slopes[:, None, None] * j).expand(-1, len(i), -1)
+    return attend(q, k, v, scale, bias.masked_fill(j > i, float("-inf"))[None])
+
+
 def _packed_attention(q: Tensor, k: Tensor, v: Tensor, cuts: Tensor, scale: float, attend: Attend = at_once) -> Tensor:
     i, j = _places(q.transpose(0, 1), k.transpose(0, 1))
     segment = torch.searchsorted(cuts.sort().values, j, right=True)
@@ -191,6 +200,7 @@ def _attention(
     *args: Any,
     over: tuple[Any, ...] = _QKV,
     fused: bool = False,
+    wider: tuple[Callable[..., Any], ...] = (),
     each: int = 5,
     scale: Plain = _SCALE,
     **more: Any,
@@ -198,6 +208,7 @@ def _attention(
     """A task over all scores; ``more`` as ``define.operator`` takes it.
 
     ``fused``: the reference calls PyTorch's fused attention. Other references keep the scores ``within`` fp32.
+    ``wider``: its usual forms in fp32 and fp64, where they are not those of half types.
     """
     settings: dict[str, Any] = {
         **(_CAUSAL if over[0].shape == over[1].shape else _BOTH),
@@ -215,7 +226,8 @@ def _attention(
     extra: Any = {"unfused": (functools.partial(reference, within=_as_it_is),)}
     if fused:
         ways = (separately_late, separately)
-        extra = {"unfused": tuple(functools.partial(reference, attend=a) for a in ways), "layouts": _ALIGNED}
+        forms = (*wider, reference)  # of several forms fp32 asks the first two, half types the last two
+        extra = {"unfused": tuple(functools.partial(f, attend=a) for f in forms for a in ways), "layouts": _ALIGNED}
     return operator(
         name,
         "attention",
@@ -272,6 +284,7 @@ TASKS = (
         derive={"S": "L", "steps": "16 ** 2"},  # slopes up to 1 / 16: with steeper ones keys far away have no weight
         over=(_SAME[0], data("k", "B H L D", common=SCORES_NEAR), _SAME[2]),  # a slope brings keys near one another
         fused=True,
+        wider=(_alibi_by_columns,),
         relations=(*_BATCHES, _HEADS_ALL),
     ),
     _attention(
