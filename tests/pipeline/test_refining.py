@@ -15,6 +15,7 @@ pytest.importorskip("openai", reason="the openai package is not installed (pip i
 from tests.generators.llm.chat_server import USAGE, ChatServer, Say, serving
 
 from kerneleval import pipeline, tasks
+from kerneleval.devices.cpu import Cpu
 from kerneleval.judge import Judge
 from kerneleval.judge.timing.statistics import Noise
 from kerneleval.judge.timing.timer import NoiseFigures
@@ -111,6 +112,7 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path, monkeypatch: pytest
     store, steady = tmp_path / "s.db", NoiseFigures(call=(Noise(spread=0.05, between=0.01),) * 4, device=())
     # noise that was measured in a busy minute would leave nothing to be claimed; every verdict finds its own beside it
     monkeypatch.setattr("kerneleval.judge.judge.floor", lambda *_: steady)
+    monkeypatch.setattr(Cpu, "case_budget", lambda _: (1 << 18, 4_000_000))  # a quarter of the time of larger cases
     with serving(answer) as server:
         done = run(settings(tmp_path, server), store, categories=("medium", "non_power_of_two", "rectangular"))
         assert len(server.requests) == 4

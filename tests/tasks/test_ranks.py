@@ -98,3 +98,14 @@ def test_a_case_of_another_number_of_dims_has_a_key_and_is_stored() -> None:
         matrices = find("matmul")
         few = shapes.plan(matrices, Protocol(), BUDGET)
         read_case("matmul/forward/M=2x3,N=7,K=4/float32/contiguous/standard", matrices, Protocol(), few, 1 << 30)
+
+
+def test_arguments_of_dims_of_one_product_are_told_apart():
+    """Arguments are kept for the dims that were last asked for, and a folded dim is equal to its product."""
+    task = find("relu")
+    dims: list[dict[str, int]] = [{"M": 6, "N": 4}, {"M": Folded((2, 3)), "N": 4}, {"M": Folded(()), "N": 4}]
+    dims += [{"M": Folded((3, 2)), "N": 4}, {"N": 6, "M": 4}]
+    wanted = [(6, 4), (2, 3, 4), (4,), (3, 2, 4), (4, 6)]
+    for _ in range(2):
+        assert [task.arguments(one, "float32")[0].shape for one in dims] == wanted
+    assert task.arguments(dims[0], "float16")[0].dtype == "float16"

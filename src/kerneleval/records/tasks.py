@@ -562,6 +562,10 @@ class Plain:
         return Scalar(name=self.name, value=value, among=among)
 
 
+_MOST_KNOWN = 64
+"""Dims at which a task keeps its arguments."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """What a task is made from. Every formula is a text, as ``records/tasks.py`` reads it; empty: there is none."""
@@ -582,6 +586,10 @@ class Table:
     folded: str = ""
     """Name of the dim that stands for any number of dims in all shapes, so that the first argument may have 1 to
     ``MOST_DIMS`` dims: ``M`` of ``(M, N)``, where the reference takes ``(N,)`` and ``(A, B, N)`` too. Empty: none."""
+    _known: dict[tuple[object, ...], tuple[Argument, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The arguments at the dims last asked for: a verdict asks some hundred times."""
 
     @property
     def folded_text(self) -> str:
@@ -604,8 +612,13 @@ class Table:
 
     def arguments(self, dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
         """The arguments at given dims and dtype."""
-        sizes = self.sizes(dims)
-        return tuple([arg.at(sizes, dtype) for arg in self.args])
+        key = dtype, *dims.items(), *map(_sizes, dims.values())  # dims that were folded differ where products do not
+        if (known := self._known.get(key)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            sizes = self.sizes(dims)
+            known = self._known[key] = tuple([arg.at(sizes, dtype) for arg in self.args])
+        return known
 
     def bytes(self, dims: Mapping[str, int], dtype: str) -> int:
         """Bytes of every argument and output."""
