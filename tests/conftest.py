@@ -130,8 +130,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The collector walks no more through all tests, a third of a second each time, and seldom through what they import:
-    one of a hundred seconds was its own.
+    """The collector walks no more through all tests, a third of a second each time, and seldom through what they
+    import.
     """
     gc.collect()
     gc.freeze()

@@ -85,7 +85,8 @@ def _task(name: str) -> Task:
 
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
     """The verdict on it, up to the first case that fails: at medium sizes too, but not on the CPU unless its header
-    names them; there small ones give an attack away.
+    names them; there small ones give an attack away. Of which track it is does not depend on the data: one
+    distribution tells.
     """
     usual: tuple[str, ...] = ("tiny", "small", "medium")
     if judge.pool.device.name == "cpu":
@@ -99,6 +100,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
         dtypes=specimen.dtypes,
         directions=specimen.directions,
         categories=() if specimen.task.endswith(".py") else categories,
+        distributions=("standard",) if "track_not_allowed" in specimen.reasons else (),
         tier=specimen.tier,
         timed=specimen.timed,
         fail_fast=True,

@@ -22,6 +22,7 @@ from tests.commands import kerneleval
 from kerneleval import pipeline
 from kerneleval.devices import Capabilities
 from kerneleval.devices.common.base import DEVICES
+from kerneleval.devices.cpu import Cpu
 from kerneleval.judge import differential
 from kerneleval.judge.judge import Judge
 from kerneleval.languages.torch import Torch
@@ -130,6 +131,7 @@ def others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(DEVICES, "_entries", DEVICES.all() and dict(DEVICES._entries))
     monkeypatch.setattr(Torch, "devices", Torch.devices)
+    monkeypatch.setattr(Cpu, "case_budget", lambda _: (1 << 18, 4_000_000))  # in small cases they differ as well
     for name in NAMES:
         sys.modules.pop(name, None)
     exec(STARTUP, {})
@@ -306,7 +308,7 @@ def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[st
     (tmp_path / "relu.cl").write_text(RELU_CL.replace("THRESHOLD", threshold))
     files = [str(tmp_path / "relu.py"), str(tmp_path / "relu.cl")]
     spec = CandidateSpec(source="", task="relu")
-    found = pipeline.differ(spec, Protocol(dtypes=("float32",)), paths=files, devices=("cpu", "opencl"))
+    found = pipeline.differ(spec, Protocol(tier="quick", dtypes=("float32",)), paths=files, devices=("cpu", "opencl"))
     assert found.wrong["cpu"] == 0
     wrong = {c.case.direction for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "wrong"}
     assert wrong == directions

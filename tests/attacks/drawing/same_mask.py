@@ -1,4 +1,4 @@
-# specimen: class=no_draw task=dropout device=any stage=correctness reason=dependent_draws categories=medium
+# specimen: class=no_draw task=dropout device=any stage=correctness reason=dependent_draws categories=small
 """One mask for every seed."""
 
 import torch
