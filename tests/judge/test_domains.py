@@ -204,7 +204,8 @@ def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
 
     def judged(body: str, *, fail_fast: bool = False) -> Verdict:
         source = FILE.format(name="ModelNew", body=body, **parts)
-        protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
+        allow, sizes = ("custom", "mixed", "library"), ("given", "tiny", "small", "edge")
+        protocol = Protocol(timed=False, allow=allow, tier="quick", categories=sizes)
         candidate = Candidate(files=(("candidate.py", source),), language="torch")
         return judge.check(candidate, task, protocol, fail_fast=fail_fast)
 

@@ -123,9 +123,10 @@ def test_gates_are_found_and_keep_their_size(tmp_path, step, shift, before, gate
     """A running sum of logarithms of thousands has lost the digits of their differences."""
     path = tmp_path / "problem.py"
     path.write_text(GATED.format(step=step, shift=shift, before=before))
-    problem = read(path).build({}, "cpu")
+    task = read(path)
+    problem = task.build({}, "cpu")
     assert problem.gates == gates
-    assert read(path).tolerance.rms == (4.0 if gates else 1.0)
+    assert task.tolerance.rms == (4.0 if gates else 1.0)
     for distribution in ("large_scale", "negative", "outlier", "small_scale"):
         args, usual = problem.inputs(1, distribution), problem.inputs(1)
         same = {i for i, (a, b) in enumerate(zip(args, usual, strict=True)) if a.equal(b)}
