@@ -231,7 +231,8 @@ def test_tensors_in_tuples_lists_and_dicts_are_inputs_of_their_own(judge, tmp_pa
     takes, forward, given = task
     path = tmp_path / "problem.py"
     path.write_text(STATES.format(new="", takes=takes, forward=forward, given=given))
-    opened, protocol = open_task(str(path), sweep=True), Protocol(timed=False, allow=("library",), tier="quick")
+    opened, sizes = open_task(str(path), sweep=True), ("given", "tiny", "small")
+    protocol = Protocol(timed=False, allow=("library",), tier="quick", categories=sizes)
     assert len(opened.case_dims) > 3
     for right, body in ((True, forward), *((False, forward.replace(*one)) for one in wrong)):
         source = STATES.format(new="New", takes=takes, forward=body, given=given).partition("\nsteps, batch")[0]
