@@ -100,9 +100,12 @@ def run(path: str, store: Path, **options: Any) -> str:
 
 @pytest.fixture
 def known_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits of a machine far beyond this one: measuring real ones takes ten seconds, and half a minute in OpenCL."""
+    """Limits of a machine far beyond this one: measuring real ones takes ten seconds, and half a minute in OpenCL. And
+    small cases, which take two thirds of the time.
+    """
     fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
     monkeypatch.setattr("kerneleval.judge.machine.peaks.measure_limits", lambda *_, **__: fast)
+    monkeypatch.setattr(Cpu, "case_budget", lambda _: (1 << 18, 4_000_000))
 
 
 @pytest.mark.serial  # "slower" is claimed only if nothing else disturbs the clock
@@ -112,7 +115,6 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path, monkeypatch: pytest
     store, steady = tmp_path / "s.db", NoiseFigures(call=(Noise(spread=0.05, between=0.01),) * 4, device=())
     # noise that was measured in a busy minute would leave nothing to be claimed; every verdict finds its own beside it
     monkeypatch.setattr("kerneleval.judge.judge.floor", lambda *_: steady)
-    monkeypatch.setattr(Cpu, "case_budget", lambda _: (1 << 18, 4_000_000))  # a quarter of the time of larger cases
     with serving(answer) as server:
         done = run(settings(tmp_path, server), store, categories=("medium", "non_power_of_two", "rectangular"))
         assert len(server.requests) == 4
@@ -208,7 +210,7 @@ def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path]) -> None
     with serving(better) as server, Judge("opencl", new_cache()) as judge:
         path = Path(settings(tmp_path, server))
         path.write_text(path.read_text().replace('language = "cpp"\nrounds = 4', "rounds = 3"))
-        wanted = {"tier": "quick", "directions": ("forward",), "timed": False}
+        wanted = {"tier": "quick", "directions": ("forward",), "categories": ("tiny", "small"), "timed": False}
         done = pipeline.run((str(path),), (TASK,), judge=judge, store_url=str(store), **wanted)
         told = [request["messages"] for request in server.requests]
     assert [len(messages) for messages in told] == [2, 4, 6]
