@@ -357,6 +357,17 @@ def test_a_share_that_equals_its_bound_is_on_the_right_side(name: str, kernel: K
     assert wrong(name, functools.partial(kernel, beyond=True, wide=wide), plain)
 
 
+def test_equal_shares_are_not_at_the_bound_but_for_powers_of_two() -> None:
+    """They are 1 / N up to rounding: by logarithms they were on the other side for one length in seven."""
+    for width in range(3, 40):
+        logits, epsilon = (
+            torch.zeros(1, width),
+            find("epsilon_keep").arguments({"M": 1, "N": width}, "float32")[1].value,
+        )
+        kept = torch.log_softmax(logits, -1) >= math.log(epsilon)
+        assert torch.equal(kept, find("epsilon_keep").reference(logits, epsilon))
+
+
 def test_no_nan_is_asked_for_where_its_place_says_what_comes_out() -> None:
     def largest(index: Tensor, weight: Tensor) -> Tensor:
         return weight[index].amax(1)

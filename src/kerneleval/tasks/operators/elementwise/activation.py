@@ -54,6 +54,10 @@ def _gelu_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
     return _aten.gelu_backward(grad, x)
 
 
+def _softsign_by_inverse(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.reciprocal(1 + x.abs())
+
+
 _LINEAR = homogeneity({0: -2.0}, {0: -2.0})
 _GRAD = {"over": ("grad", "x"), "no_backward": "it is a gradient itself", "relations": (_LINEAR,)}
 
@@ -117,7 +121,15 @@ TASKS = (
     _activation("log_sigmoid", "out = log(1 / (1 + e ** -x))", F.logsigmoid, 4, relations=(_PLUS_X,), extreme="large"),
     _activation("tanh", "out = tanh(x)", torch.tanh, 1, relations=(ODD,), nonfinite=True),
     _activation("tanhshrink", "out = x - tanh(x)", F.tanhshrink, 2, relations=(ODD,)),
-    _activation("softsign", "out = x / (1 + |x|)", F.softsign, 3, relations=(ODD,)),
+    _activation(
+        "softsign",
+        "out = x / (1 + |x|)",
+        F.softsign,
+        3,
+        relations=(ODD,),
+        unfused=(_softsign_by_inverse,),  # of large numbers autograd's two terms cancel, each time otherwise
+        in_type=False,
+    ),
     _activation(
         "softplus",
         "out = log(1 + e ** (beta * x)) / beta",

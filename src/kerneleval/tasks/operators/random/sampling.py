@@ -265,11 +265,11 @@ TASKS = (
         "epsilon_keep",
         "out = whether softmax(logits[m]) >= epsilon",
         _epsilon_keep,
-        (_EVEN, plain("epsilon", formula="1 / max(1, N)")),
+        (_EVEN, plain("epsilon", formula="2 / 2 ** ceil(log2(N + 1))")),  # 1 / N would be equal shares, up to rounding
         *_KEPT,
         each=6,
         relations=(_COLUMNS, *_MOVED),
-        without=("small_scale",),  # all shares are 1 / N up to rounding
+        without=("small_scale",),  # all shares are about 1 / N
         **_ROW,
         **_SINGLE,
     ),
