@@ -465,11 +465,13 @@ def test_what_all_items_may_share_stays_so_while_elements_are_exchanged(judge, t
     """A bias of a batch of one was the same for three items, until elements of it changed places."""
     body = f"y = x * 2 + {read}; return torch.where(y > 0, y, 0.0)"
     inputs = "[torch.randn(1, 48, 20), torch.randn(1, 1, 20)]"
-    made = judged_items(judge, tmp_path, body, "return (x * 2 + m).relu()", inputs, 3)
+    made = judged_items(judge, tmp_path, body, "return (x * 2 + m).relu()", inputs)
     assert made.verdict == "passed", made.message
 
 
-def judged_items(judge: Judge, folder: Path, body: str, reference: str, inputs: str, batch: int) -> Verdict:
+def judged_items(
+    judge: Judge, folder: Path, body: str, reference: str, inputs: str, name: str = "get_inputs[batch]"
+) -> Verdict:
     """The verdict at the file's own sizes and where there are so many items."""
     path = folder / "problem.py"
     source = TASK.format(reference=reference).replace("(self, x)", "(self, x, m)")
@@ -477,7 +479,7 @@ def judged_items(judge: Judge, folder: Path, body: str, reference: str, inputs: 
     task = open_task(str(path), sweep=True)
     protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
     own, *others = judge.plan(task, protocol)
-    (case,) = [c for c in others if dict(c.dims).get("get_inputs[batch]") == batch]
+    (case,) = [c for c in others if dict(c.dims).get(name) == 3]
     source = CANDIDATE.format(body=body).replace("(self, x)", "(self, x, m)")
     candidate = Candidate(files=(("candidate.py", source),), language="torch")
     return judge.check(candidate, task, protocol, cases=(own, case))
@@ -495,5 +497,21 @@ def judged_items(judge: Judge, folder: Path, body: str, reference: str, inputs: 
 )
 def test_a_batch_of_one_is_judged_as_several_too(judge, tmp_path, body, verdict):
     inputs = "[torch.randn(1, 48, 20), torch.ones(1, 48, 20).tril()]"
-    made = judged_items(judge, tmp_path, body, "return (x * m).softmax(-1)", inputs, 3)
+    made = judged_items(judge, tmp_path, body, "return (x * m).softmax(-1)", inputs)
+    assert made.verdict == verdict and isinstance(made.cells[0].outcome, Passed)
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        ("return x[:, :1].cumsum(0).expand_as(x) * m", "failed"),
+        ("return x.reshape(-1, 20)[:48].cumsum(0)[:, None].expand_as(x) * m", "failed"),
+        ("return (x[:, 0].cumsum(0) * m[0])[:, None]", "failed"),
+        ("return torch.stack([a.cumsum(0) * m[0] for a in x.unbind(1)], 1)", "passed"),
+        ("y = torch.ones(len(x), len(x)).tril(); return torch.einsum('ts,sbd->tbd', y, x) * m", "passed"),
+    ],
+)
+def test_a_batch_of_one_behind_the_steps_is_judged_as_several_too(judge, tmp_path, body, verdict):
+    inputs, name = "[torch.randn(48, 1, 20), torch.randn(1, 20)]", "get_inputs[batch_second]"
+    made = judged_items(judge, tmp_path, body, "return x.cumsum(0) * m", inputs, name)
     assert made.verdict == verdict and isinstance(made.cells[0].outcome, Passed)

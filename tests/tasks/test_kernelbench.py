@@ -1314,7 +1314,7 @@ def test_who_reads_more_than_the_first_row_has_a_size_of_its_own(tmp_path):
 def items_of(folder: Path, forward: str, inputs: str, init: str = "pass") -> tuple[Surveys, list[dict[str, int]]]:
     """The dims of the variants in which there is more than the file's batch of one."""
     surveys = surveys_of(folder, model(forward, init, inputs, top="batch = 1"))
-    return surveys, [dims for _, dims in variants(surveys) if dims.get(ITEMS, 1) > 1]
+    return surveys, [dims for _, dims in variants(surveys) if any(dims.get(name, 1) > 1 for name in ITEMS)]
 
 
 @pytest.mark.parametrize(
@@ -1333,7 +1333,7 @@ def test_a_batch_of_one_grows(tmp_path, forward, inputs):
     surveys, found = items_of(tmp_path, forward, inputs)
     (dims,) = found
     own, made = surveys.at({}), surveys.at(dims)
-    assert own.outputs[0].shape[0] == 1 and made.outputs[0].shape[0] == made.arguments[0].shape[0] == dims[ITEMS] == 3
+    assert own.outputs[0].shape[0] == 1 and made.outputs[0].shape[0] == made.arguments[0].shape[0] == 3
     first, *rest = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
     assert not torch.equal(first[0], first[1])
     for spec, mask in zip(own.arguments[1:], rest, strict=True):
@@ -1356,6 +1356,60 @@ def test_a_batch_of_one_grows(tmp_path, forward, inputs):
 )
 def test_no_batch_of_one_grows_where_that_is_another_problem(tmp_path, forward, inputs, init):
     assert not items_of(tmp_path, forward, inputs, init)[1]
+
+
+_HEADS = "q, k, v = (t.permute(1, 2, 0, 3) for t in (x, *more))"
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "init"),
+    [
+        (
+            "return self.l(x, (more[0], more[1]))[0]",
+            "[torch.randn(9, 1, 8), *torch.randn(2, 1, 1, 6)]",
+            "nn.LSTM(8, 6)",
+        ),
+        ("return self.l(x, x, x)[0]", "[torch.randn(9, 1, 8)]", "nn.MultiheadAttention(8, 2)"),
+        (
+            "return self.l(x, x, x, key_padding_mask=more[0])[0]",
+            "[torch.randn(9, 1, 8), torch.arange(9)[None] > 6]",
+            "nn.MultiheadAttention(8, 2)",
+        ),
+        (
+            f"{_HEADS}; return F.scaled_dot_product_attention(q, k, v).permute(2, 0, 1, 3)",
+            "[torch.randn(9, 1, 2, 8) for _ in range(3)]",
+            "None",
+        ),
+        ("return self.l(x).cumsum(0)", "[torch.randint(40, (9, 1))]", "nn.Embedding(40, 8)"),
+        (
+            "return x.cumsum(0) * (torch.arange(len(x))[:, None] < more[0])[..., None]",
+            "[torch.randn(9, 1, 8), torch.tensor([6])]",
+            "None",
+        ),
+    ],
+)
+def test_a_batch_of_one_behind_the_steps_grows(tmp_path, forward, inputs, init):
+    """Candidates that compute the first sequence alone passed."""
+    surveys, (dims,) = items_of(tmp_path, forward, inputs, f"self.l = {init}")
+    own, made = surveys.at({}), surveys.at(dims)
+    assert own.outputs[0].shape[1] == 1 and made.outputs[0].shape[:2] == made.arguments[0].shape[:2] == (9, 3)
+    first, *rest = ModuleProblem(surveys.file, dims, "cpu").inputs(1)
+    assert not torch.equal(first[:, 0], first[:, 1])
+    assert all(3 in spec.shape[:2] for spec in rest)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "init"),
+    [
+        ("return x @ more[0].mT", "[torch.randn(5, 1, 8), torch.randn(5, 9, 8)]", "None"),  # a query for each item
+        ("return F.max_pool2d(x, 2)", "[torch.randn(5, 1, 8, 8)]", "None"),  # of grey
+        ("return more[0] @ x", "[torch.randn(40, 1), torch.randn(7, 40)]", "None"),  # a vector
+        ("return self.l(x)", "[torch.randn(40, 1, 7)]", "nn.BatchNorm1d(1)"),
+        ("return x.squeeze(1).cumsum(0)", "[torch.randn(40, 1, 7)]", "None"),
+    ],
+)
+def test_other_dims_of_one_stay(tmp_path, forward, inputs, init):
+    assert not items_of(tmp_path, forward, inputs, f"self.l = {init}")[1]
 
 
 @pytest.mark.parametrize(

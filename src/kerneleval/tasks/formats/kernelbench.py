@@ -103,8 +103,9 @@ def _built(file: ProblemFile, safe: Safe, dims: Mapping[str, int], device: str) 
     problem = ModuleProblem(file, dims, device, **safe.options)
     for name, value in safe.attributes.items():
         setattr(problem, name, value)
-    if dims.get(ITEMS, 1) > 1:
-        problem.alike = problem.find_shared(dims[ITEMS]) | dict(problem.alike)
+    for name in dims.keys() & ITEMS:
+        if dims[name] > 1:
+            problem.alike = problem.find_shared(dims[name], ITEMS[name]) | dict(problem.alike)
     return problem
 
 

@@ -497,11 +497,13 @@ class ModuleProblem:
         draws = enumerate(zip(self._draw(0), self._draw(1), strict=True))
         return {index: dims for index, both in draws if (dims := repeated_dims(*both))}
 
-    def find_shared(self, items: int) -> dict[int, tuple[int, ...]]:
+    def find_shared(self, items: int, place: int) -> dict[int, tuple[int, ...]]:
         """What :attr:`alike` is in place of a batch of one: whose items are equal, beside those of another argument."""
-        found: dict[int, tuple[int, ...]] = {i: (0,) for i, dims in self.find_repeated().items() if 0 in dims}
-        batches = (i for i, size in enumerate(self._argument_sizes) if size is not None and size[:1] == (items,))
-        return found if any(i not in found for i in batches) else {}
+        sizes = enumerate(self._argument_sizes)
+        dims = {i: d for i, size in sizes if size for d in (0, place) if size[d : d + 1] == (items,)}
+        repeated = self.find_repeated()
+        found: dict[int, tuple[int, ...]] = {i: (dim,) for i, dim in dims.items() if dim in repeated.get(i, ())}
+        return found if dims.keys() - found.keys() else {}
 
     def find_edges(self) -> Edges:
         """What :attr:`edges` is. Raises UsageError: the file raises in fp64."""

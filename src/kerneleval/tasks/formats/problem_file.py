@@ -39,8 +39,10 @@ from kerneleval.tasks.formats.literals import Literal, Replaced, bindings, find_
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem file must define."""
 
-ITEMS = "get_inputs[batch]"
-"""The dim of a batch of one that the file gives: of how many items it is (:func:`_of_items`)."""
+ITEMS = {"get_inputs[batch]": 0, "get_inputs[batch_second]": 1}
+"""Dims of a batch of one that the file gives: of how many items it is (:func:`_of_items`), and which dim of the inputs
+it is.
+"""
 
 _KNOWN = """from kerneleval.records import without_hub
 
@@ -139,7 +141,7 @@ class ProblemFile:
 
     def value(self, name: str) -> int:
         """An integer or a literal, as written."""
-        if name == ITEMS:
+        if name in ITEMS:
             return 1
         return self.integers[name] if name in self.integers else self.literals[name].value
 
@@ -188,7 +190,7 @@ class ProblemFile:
         line).
         """
         for name in dims:
-            if name not in self.integers and name not in self.literals and name != ITEMS:
+            if name not in self.integers and name not in self.literals and name not in ITEMS:
                 raise UsageError(f"{self.path} has no top-level integer {name!r}; {near(name, self.integers)}")
         changed = {name: value for name, value in dims.items() if value != self.value(name)}
         name = f"kerneleval_problem_{digest(str(self.path), self.text, repr(sorted(changed.items())))[:16]}"
@@ -205,8 +207,8 @@ class ProblemFile:
         for needed in NEEDED:
             if not callable(getattr(module, needed, None)):
                 raise UsageError(f"{self.path}: {needed} is not callable once the file has been executed")
-        if ITEMS in changed:
-            vars(module)["get_inputs"] = functools.partial(_of_items, module.get_inputs, changed[ITEMS])
+        for name in changed.keys() & ITEMS:
+            vars(module)["get_inputs"] = functools.partial(_of_items, module.get_inputs, changed[name], ITEMS[name])
         return module
 
     def _with(self, changed: Mapping[str, int]) -> ast.Module:
@@ -235,27 +237,29 @@ class ProblemFile:
         return made
 
 
-def _of_items(draw: Callable[[], Any], count: int) -> Any:
-    """What ``get_inputs()`` gives, with so many draws one behind the other of each tensor whose first size is 1. One of
-    another shape than the first of them is repeated, for all items may share it (a bias, a mask, a hidden state); but
-    not integers of one dim, as labels and lengths are.
+def _of_items(draw: Callable[[], Any], count: int, place: int) -> Any:
+    """What ``get_inputs()`` gives, with so many draws one behind the other of each tensor that is a batch of one. One
+    of another shape than the first of them is repeated, for all items may share it (a bias, a mask, a hidden state);
+    but not integers of one dim, as labels and lengths are.
     """
     draws = [draw() for _ in range(count)]
-    items = [value for value in tree_leaves(draws[0]) if _is_item(value)]
+    items = [value for value in tree_leaves(draws[0]) if _dim_of_items(value, place) is not None]
 
     def joined(one: Any, *others: Any) -> Any:
-        if not _is_item(one):
+        dim = _dim_of_items(one, place)
+        if dim is None:
             return one
         own = one.shape == items[0].shape or (one.dim() == 1 and not one.is_floating_point())
-        return torch.cat([one, *others] if own else [one] * count)
+        return torch.cat([one, *others] if own else [one] * count, dim)
 
     return tree_map(joined, *draws)
 
 
-def _is_item(value: Any) -> bool:
-    """Whether it may be a batch of one; a single floating number is none."""
-    tensor = isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == 1
-    return tensor and (value.numel() > 1 or not value.is_floating_point())
+def _dim_of_items(value: Any, place: int) -> int | None:
+    """The dim along which it may be a batch of one: this, else the first one; a single floating number is none."""
+    if not isinstance(value, torch.Tensor) or (value.numel() < 2 and value.is_floating_point()):
+        return None
+    return next((dim for dim in dict.fromkeys((place, 0)) if value.shape[dim : dim + 1] == (1,)), None)
 
 
 @contextlib.contextmanager

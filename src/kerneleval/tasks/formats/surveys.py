@@ -43,7 +43,7 @@ class Surveys:
         self._owners: dict[tuple[int, int], bool] = {}
         self.units: list[Any] | None = None
         """What can be varied (``sweep.py``), where that was asked."""
-        self.takes_items: bool | None = None
+        self.batch: tuple[str, ...] | None = None
         """Whether it takes several items in place of a batch of one (``sweep.py``), where that was asked."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:

@@ -8,6 +8,7 @@ operator is, not how large. So do integers that ``Model`` reads directly, becaus
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -220,39 +221,81 @@ def _are_one(file: ProblemFile, name: str, other: str) -> bool:
 
 def batch_of_one(surveys: Surveys) -> list[Unit]:
     """The batch of one that the file gives, where it takes several items too, and does the same with each."""
-    if surveys.takes_items is None:
-        surveys.takes_items = _takes_items(surveys)
-    return [Unit((ITEMS,), 1)] if surveys.takes_items else []
+    if surveys.batch is None:
+        surveys.batch = tuple(itertools.islice((name for name in ITEMS if _takes_items(surveys, name)), 1))
+    return [Unit((name,), 1) for name in surveys.batch]
 
 
-def _takes_items(surveys: Surveys) -> bool:
+def _takes_items(surveys: Surveys, name: str) -> bool:
     """Whether so many items in place of one give as many in each output, and each what it gives alone."""
-    base = surveys.at({})
-    if not any(isinstance(a, TensorSpec) and a.shape[:1] == (1,) for a in base.arguments):
+    base, place = surveys.at({}), ITEMS[name]
+    specs = [a for a in base.arguments if isinstance(a, TensorSpec)]
+    if place:  # steps first; numbers of shape (n, 1) are a vector
+        specs = [a for a in specs[:1] if len(a.shape) > 2 or a.role == "index"]
+    if not any(a.shape[place : place + 1] == (1,) for a in specs):
         return False
-    made = surveys.probe({ITEMS: _ITEMS})
-    if made is None or [out.shape for out in made.outputs] != [(_ITEMS, *out.shape[1:]) for out in base.outputs]:
+    made = surveys.probe({name: _ITEMS})
+    if made is None or not all(
+        _is_of_items(own, out, place) for own, out in zip(base.outputs, made.outputs, strict=True)
+    ):
         return False
     dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS)
-    own, small = surveys.at(dims), surveys.probe(dims | {ITEMS: _ITEMS})
+    own, small = surveys.at(dims), surveys.probe(dims | {name: _ITEMS})
     if small is None or small.bytes > 2 * _ITEMS * MINIATURE_BYTES or small.flops > 2 * _ITEMS * MINIATURE_FLOPS:
         return False
-    grown = [i for i, (a, b) in enumerate(zip(own.arguments, small.arguments, strict=True)) if a != b]
+    pairs = enumerate(zip(own.arguments, small.arguments, strict=True))
+    grown = {i: dim for i, (a, b) in pairs for dim in _apart(a, b)}
+    batches = [dim for a, b in zip(own.outputs, small.outputs, strict=True) for dim in _apart(a, b)]
     try:
-        problem = ModuleProblem(surveys.file, dims | {ITEMS: _ITEMS}, "cpu")
-        args, weights = problem.inputs(1), problem.weights(1)
-        for i in grown:  # (layers, batch, n), of which a model may read the first layer alone
-            if args[i].dim() == 3 and args[i].shape[1] == 1 and args[i].is_floating_point():
-                args[i] = args[i] * torch.linspace(1, 1.5, _ITEMS).view(-1, 1, 1)
-        together = problem.oracle(args, weights)
-        for item in range(_ITEMS):
-            one = slice(item, item + 1)
-            alone = problem.oracle([a[one] if i in grown else a for i, a in enumerate(args)], weights)
-            if any(depends(a, b[one], _STILL) for a, b in zip(alone, together, strict=True)):
-                return False
+        problem = ModuleProblem(surveys.file, dims | {name: _ITEMS}, "cpu")
+        return bool(grown) and _keeps_items_apart(problem, grown, batches) and (not place or _mixes_rows(problem))
     except UsageError:
         return False
-    return bool(grown)
+
+
+def _is_of_items(own: TensorSpec, made: TensorSpec, place: int) -> bool:
+    """Whether an output is of several items where it was of one, and the same else."""
+    shapes = [
+        (*own.shape[:dim], _ITEMS, *own.shape[dim + 1 :]) for dim in (0, place) if own.shape[dim : dim + 1] == (1,)
+    ]
+    return made.shape in shapes
+
+
+def _keeps_items_apart(problem: ModuleProblem, grown: Mapping[int, int], batches: Sequence[int]) -> bool:
+    """Whether each item gives alone what it gives beside others. ``grown``: the dim of the items by the position of an
+    argument; ``batches``: that of each output.
+    """
+    args, weights = problem.inputs(1), problem.weights(1)
+    for i, dim in grown.items():  # (layers, batch, n), of which a model may read the first layer alone
+        if not dim and args[i].dim() == 3 and args[i].shape[1] == 1 and args[i].is_floating_point():
+            args[i] = args[i] * torch.linspace(1, 1.5, _ITEMS).view(-1, 1, 1)
+    together = problem.oracle(args, weights)
+    for item in range(_ITEMS):
+        one = [a.narrow(grown[i], item, 1) if i in grown else a for i, a in enumerate(args)]
+        alone = zip(problem.oracle(one, weights), together, batches, strict=True)
+        if any(depends(a, b.narrow(dim, item, 1), _STILL) for a, b, dim in alone):
+            return False
+    return True
+
+
+def _mixes_rows(problem: ModuleProblem) -> bool:
+    """Whether other outputs than the first or the last hang on the first or the last row of the inputs: they are steps
+    of one sequence. Else the second dim may be steps or channels, of which a kernel may take one alone.
+    """
+    args, others, weights = problem.inputs(1), problem.inputs(2), problem.weights(1)
+    own = problem.oracle(args, weights)
+    rows = next(len(value) for value in args if isinstance(value, torch.Tensor))
+
+    def moved(value: Any, other: Any, end: int) -> Any:
+        if not isinstance(value, torch.Tensor) or value.shape[:1] != (rows,):
+            return value
+        return torch.cat([other[:1], value[1:]] if end == 0 else [value[:-1], other[-1:]])
+
+    for end, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
+        made = problem.oracle([moved(a, b, end) for a, b in zip(args, others, strict=True)], weights)
+        if any(len(a) == rows > 1 and depends(a[rest], b[rest]) for a, b in zip(own, made, strict=True)):
+            return True
+    return False
 
 
 def own_dims(surveys: Surveys) -> dict[str, int]:
@@ -414,10 +457,10 @@ class _Variants:
         self.is_little = surveys.at({}).bytes <= _LITTLE_BYTES
 
     def add_items(self, unit: Unit) -> None:
-        """Add a variant of several items, if need be of a third of the file's sizes; one of a little file is large."""
+        """Add a variant of several items: a large one of a little file, else one of a third of its sizes if need be."""
         thirds: list[tuple[Unit, _Propose]] = [(one, _third) for one in self._varied]
-        if not self.add("rectangular", [*thirds, (unit, _items)], unit) and self.is_little:
-            self.add("large", [(unit, _items)], unit)
+        if not self.is_little or not self.add("large", [(unit, _items)], unit):
+            self.add("rectangular", [*thirds, (unit, _items)], unit)
 
     def add(self, category: str, changes: Sequence[tuple[Unit, _Propose]], needed: Unit | None = None) -> bool:
         """Whether there is a variant with units changed so, one of them ``needed``, which is kept then."""
