@@ -85,6 +85,14 @@ def _product_in_place(x: torch.Tensor) -> torch.Tensor:
         lambda x: (e := _exponentials(x)).div(e.sum(dim=1, keepdim=True)),
         lambda x: ((e := _exponentials(x.T, 0)) / torch.sum(e, 0, True)).T,
         _normalised_later,
+        lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + 1e-9),
+        lambda x: (e := _exponentials(x)) / (1e-9 + e.sum(-1))[:, None],
+        lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True).clamp(min=1e-9),
+        lambda x: (e := _exponentials(x)) * (1 / e.sum(-1, keepdim=True).add_(1e-9)),
+        lambda x: (e := _exponentials(x)) @ torch.eye(50) / torch.clamp_min(e.sum(-1), 1e-9).unsqueeze(-1),
+        lambda x: torch.log_softmax(x, -1).exp(),
+        lambda x: torch.nn.functional.log_softmax(x, dim=-1, dtype=torch.float32).exp_(),
+        lambda x: torch.exp(torch.nn.LogSoftmax(dim=1)(x)),
     ],
 )
 def test_a_softmax_that_is_written_out_is_one(softmax: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -118,7 +126,7 @@ def _doubled(x: torch.Tensor) -> torch.Tensor:
 def _total_written(x: torch.Tensor) -> torch.Tensor:
     e = _exponentials(x)
     total = e.sum(-1, keepdim=True)
-    total += 1
+    total *= 2
     return e / total
 
 
@@ -160,7 +168,6 @@ def _total(e: torch.Tensor) -> torch.Tensor:
         lambda x: (e := _exponentials(x)) / e.sum(-1)[np.arange(49, -1, -1)],
         lambda x: (e := _exponentials(x)) / e.sum(0, keepdim=True),
         lambda x: (e := _exponentials(x)) / e.sum(-1, keepdim=True).T,
-        lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + 1),
         lambda x: (e := torch.exp(x - torch.arange(50.0))) / e.sum(-1, keepdim=True),
         lambda x: (e := torch.exp(x - x.max())) / e.sum(),
         lambda x: _exponentials(x) / _exponentials(x).sum(-1, keepdim=True),
@@ -186,6 +193,60 @@ def test_what_is_no_softmax_is_left_alone(other: Callable[[torch.Tensor], torch.
     with ByLogSums() as sums:
         found = other(x)
     assert torch.equal(found, other(x)) and not sums.met
+
+
+def _masked_in_place(x: torch.Tensor) -> torch.Tensor:
+    e = _exponentials(x)
+    e *= _MASK
+    return e / (e.sum(-1, keepdim=True) + 1e-9)
+
+
+_MASK = (torch.rand(64, 50, generator=torch.Generator().manual_seed(8)) < 0.7).float()
+_MASK[3] = 0
+
+
+@pytest.mark.parametrize(
+    "softmax",
+    [
+        _masked_in_place,
+        lambda x: (e := _exponentials(x) * _MASK) / e.sum(-1, keepdim=True).clamp(min=1e-9),
+        lambda x: (e := _MASK.bool() * _exponentials(x)) / (e.sum(-1, keepdim=True) + 1e-9),
+        lambda x: (e := _exponentials(x).masked_fill(_MASK == 0, 0)) / (e.sum(-1, keepdim=True) + 1e-9),
+        lambda x: (e := torch.where(_MASK == 0, 0.0, _exponentials(x))) / (e.sum(-1, keepdim=True) + 1e-9),
+        lambda x: (e := torch.where(_MASK > 0, _exponentials(x), 0.0)) / (e.sum(-1, keepdim=True) + 1e-9),
+        lambda x: (e := _exponentials(x) * _MASK) / (s := e.sum(-1, keepdim=True)).masked_fill(s == 0, 1),
+        lambda x: (e := _exponentials(x) * _MASK) / torch.where((s := e.sum(-1, keepdim=True)) == 0, 1, s),
+        lambda x: ((e := _exponentials(x) * _MASK) @ torch.eye(50, dtype=x.dtype)) / (e.sum(-1, keepdim=True) + 1e-9),
+        lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + 1),
+        lambda x: (e := _exponentials(x)) / (e.sum(-1) + 0.1).clamp(min=2)[:, None],
+        lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + torch.exp(-x.amax(-1, keepdim=True).abs())),
+    ],
+)
+def test_masks_and_what_a_softmax_is_divided_by_count(softmax: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """A row that is masked whole is 0 by an epsilon, and 1 beside a sum near 1 is no epsilon."""
+    x = 50 * torch.randn(64, 50, generator=torch.Generator().manual_seed(7))
+    x[:, 1] = x.amax(-1) - 0.3  # two weights that tell
+    with ByLogSums() as sums:
+        found = softmax(x)
+    exact = softmax(x.double())
+    assert sums.met and torch.allclose(found.double(), exact, rtol=0, atol=1e-4)
+    assert (found - exact).abs().max() > 3 * (softmax(x) - exact).abs().max()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x: (e := _exponentials(x) * x) / e.sum(-1, keepdim=True),
+        lambda x: (e := _exponentials(x).masked_fill(x > 0, 0.5)) / e.sum(-1, keepdim=True),
+        lambda x: (e := torch.where(x > 0, _exponentials(x), x)) / e.sum(-1, keepdim=True),
+        lambda x: _exponentials(x) * (x > 0) / _exponentials(x).sum(-1, keepdim=True),
+        lambda x: (e := _exponentials(x)) / (e.sum(-1, keepdim=True) + x),
+        lambda x: (torch.log_softmax(x, -1) * 0.5).exp(),
+        lambda x: torch.log_softmax(x, -1).add_(1).exp(),
+    ],
+)
+def test_other_products_and_sums_are_left_alone(other: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    test_what_is_no_softmax_is_left_alone(other)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

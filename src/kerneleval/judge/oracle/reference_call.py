@@ -351,6 +351,7 @@ class _OtherSoftmax(TorchFunctionMode):
 class _Step(NamedTuple):
     """A step of a softmax that is written out: a difference (``sub``), its exponential (``exp``), the sum of that in a
     row (``sum``; ``flat`` without its dim), one by it (``reciprocal``), or a product of the exponential and a matrix.
+    Or a log-softmax (``log``), of which the exponential is one.
     """
 
     name: str
@@ -371,6 +372,10 @@ class _Step(NamedTuple):
     right: torch.Tensor | None = None
     right_version: int = 0
     """The other factor of a product."""
+    opened: torch.Tensor | None = None
+    """Where the exponential counts; None: everywhere."""
+    total: torch.Tensor | None = None
+    """The sum itself, where something was added to it, or it is held above a number."""
 
     @property
     def is_intact(self) -> bool:
@@ -384,6 +389,10 @@ _QUOTIENTS = {"div": "sum", "mul": "reciprocal"}
 """How a softmax ends, and the step that its second factor is."""
 _PRODUCTS = ("matmul", "bmm", "mm", "einsum")
 _SHAPED = ("unsqueeze", "view", "reshape", "__getitem__")
+_MASKING = ("mul", "masked_fill", "where")
+"""What leaves a part of the exponentials at 0."""
+_HOLDING = ("add", "clamp", "clamp_min", "maximum", "max", "masked_fill", "where")
+"""What keeps a sum from being 0."""
 
 
 def _is_shift(scores: Any, shift: Any) -> bool:
@@ -420,7 +429,8 @@ class ByLogSums(_OtherSoftmax):
 
     So is a softmax that is written out: ``e / e.sum(dim, keepdim=True)`` of ``e = exp(c * (x - m))``, where ``m`` is
     one number for all of the dim. It may be written in place, by powers of 2, by the reciprocal of the sum, or with a
-    product of ``e`` and a matrix that is divided later.
+    product of ``e`` and a matrix that is divided later. A mask may leave a part of ``e`` at 0, and the sum may be kept
+    from being 0: what it is divided by then counts, however little it is. So is the exponential of a log-softmax.
     """
 
     def __init__(self) -> None:
@@ -443,9 +453,17 @@ class ByLogSums(_OtherSoftmax):
         name, given = _NAMES.get(name, name), [*args, *(kwargs or {}).values()]
         if name in _QUOTIENTS and len(given) == 2 and (found := self._quotient(name, *given)) is not None:
             return given[0].copy_(found) if in_place else found
-        if name == "mul" and len(given) == 2 and self._step(given[0]) is None:
+        if name == "exp" and (logs := self._step(given[0], "log")) is not None:
+            self.met, found = True, self.weights(logs.of.to(given[0].dtype), logs.dim)
+            return given[0].copy_(found) if in_place else found
+        if name in ("mul", "add") and len(given) == 2 and self._step(given[0]) is None:
             given.reverse()
+        if name == "where" and len(given) == 3:  # as masked_fill has them
+            condition, first, second = given
+            own = self._step(first) is not None
+            given = [first, condition.logical_not(), second] if own else [second, condition, first]
         before = self._step(given[1 if name == "einsum" else 0]) if given and name != "sub" else None
+        total = given[0].clone() if before is not None and before.name in ("sum", "flat") and name in _HOLDING else None
         if name == "sub" and len(given) == 2 and _is_shift(*given):
             scores = given[0].clone() if in_place else given[0]
             self._steps.pop(given[0], None)  # else a long chain of differences would be kept
@@ -454,12 +472,18 @@ class ByLogSums(_OtherSoftmax):
         options = dict(kwargs or {})
         if before is not None and isinstance(out, torch.Tensor) and not out.is_inference() and "out" not in options:
             step = self._next(name, before, given, options, out)
+            if step is None and total is not None and out.shape == total.shape:
+                step = before if before.total is not None else before._replace(total=total)
             if step is not None and name in _PRODUCTS:
                 rest, options = list(args), {key: v for key, v in options.items() if key not in ("input", "self")}
                 place = 1 if name == "einsum" else 0
                 step = step._replace(again=lambda e: func(*rest[:place], e, *rest[place + 1 :], **options))
             if step is not None:
                 self._steps[out] = step._replace(own=out._version)
+        if name == "log_softmax" and isinstance(out, torch.Tensor) and not out.is_inference():
+            dim = options.get("dim", *given[1:2])
+            if type(dim) is int and given[0].dim():
+                self._steps[out] = _Step("log", given[0], given[0]._version, out._version, dim=dim)
         return out
 
     def _next(
@@ -474,12 +498,16 @@ class ByLogSums(_OtherSoftmax):
             return before._replace(factor=before.factor * given[1] if name == "mul" else before.factor / given[1])
         if name in ("exp", "exp2") and before.name == "sub":
             return before._replace(name="exp", factor=before.factor * (math.log(2) if name == "exp2" else 1))
+        if before.name == "exp" and name in _MASKING and (opened := _opened(name, given, out)) is not None:
+            return before._replace(opened=opened if before.opened is None else before.opened & opened)
         if before.name == "exp" and name == "sum":
             return _sum_of(given, options)
         if before.name == "exp" and name in _PRODUCTS:
             return _product_of(name, given)
         if before.name == "flat" and name in _SHAPED:
-            return before._replace(name="sum") if _gets_dim_back(name, before, given, out) else None
+            if not _gets_dim_back(name, before, given, out):
+                return None
+            return before._replace(name="sum", total=None if before.total is None else before.total.view(out.shape))
         one = name == "reciprocal" or (name == "__rdiv__" and given[1:] == [1])
         return before._replace(name="reciprocal") if one and before.name == "sum" else None
 
@@ -512,9 +540,28 @@ class ByLogSums(_OtherSoftmax):
         if torch.is_grad_enabled() and scores.requires_grad and not (number.requires_grad and by.requires_grad):
             return None  # a part was made without gradients
         self.met = True
-        found = self.weights(scores * made.factor, dim)
+        scores = scores * made.factor
+        if made.opened is not None:
+            scores = scores.masked_fill(~made.opened, -math.inf)
+        found = self.weights(scores, dim)
         found = found if product is None or product.again is None else product.again(found)
+        if total.total is not None:
+            own, part = (number / by, total.total / by) if name == "div" else (number * by, total.total * by)
+            found = torch.where(total.total == 0, own, found * part)
         return found.to(torch.result_type(number, by))
+
+
+def _opened(name: str, given: Sequence[Any], out: torch.Tensor) -> torch.Tensor | None:
+    """Where exponentials are not multiplied by 0 or replaced by it; None: something else is made of them."""
+    mask = given[1] if len(given) > 1 else None
+    if not isinstance(mask, torch.Tensor) or mask.is_complex() or out.shape != given[0].shape:
+        return None
+    opened = mask != 0
+    if name == "mul":
+        is_mask = len(given) == 2 and bool((opened == mask).all())
+    else:
+        opened, is_mask = ~opened, _is_single(given[2]) and not given[2]
+    return opened if is_mask else None
 
 
 def _sum_of(given: Sequence[Any], options: Mapping[str, Any]) -> _Step | None:
