@@ -281,6 +281,62 @@ def test_rows_of_a_batch_stay_whole(tmp_path):
             assert torch.equal(own, other)
 
 
+CROSS = """q, k, cq, ck = x, *more[:3]
+parts = zip(cq[:-1], cq[1:], ck[:-1], ck[1:])
+return torch.cat([torch.softmax(q[a:b] @ k[c:d].T, -1) @ k[c:d] for a, b, c, d in parts])"""
+BAGS = """t, (k, cq, ck) = x[:80], more
+return torch.cat([F.embedding_bag(k, t, cq), F.embedding_bag(torch.arange(96) % 80, t.cos(), ck)], 1)"""
+MEANS = """k, i, j, ni, nj = more
+a, b = x.new_zeros(4, 5).index_add_(0, i, x), x.new_zeros(8, 5).index_add_(0, j, k)
+return torch.cat([a / ni[:, None], b / nj[:, None]])"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "given", "division"),
+    [
+        (CROSS, "torch.randn(128, 5), torch.tensor([0, 20, 50, 96]), torch.tensor([0, 24, 60, 128])", "o"),
+        (CROSS, "torch.randn(128, 5), torch.arange(0, 97, 24), torch.arange(0, 129, 32)", "o"),
+        (
+            CROSS,
+            "torch.randn(128, 5), torch.tensor([0, 20, 50, 96]), torch.tensor([0, 24, 60, 128]), "
+            "torch.tensor([20, 30, 46]), torch.tensor([24, 36, 68])",
+            "on",
+        ),
+        (
+            CROSS,
+            "torch.randn(128, 5), torch.arange(0, 97, 24), torch.arange(0, 129, 32), "
+            "torch.full((4,), 24), torch.full((4,), 32)",
+            "on",
+        ),
+        (BAGS, "torch.randint(0, 80, (90,)), torch.tensor([0, 7, 20, 31]), torch.tensor([0, 5, 22, 30])", "o"),
+        (BAGS, "torch.randint(0, 80, (90,)), torch.arange(0, 90, 15), torch.arange(0, 96, 16)", "o"),
+        (
+            MEANS,
+            "torch.randn(128, 5), torch.arange(4).repeat_interleave(24), torch.arange(8).repeat_interleave(16), "
+            "torch.full((4,), 24), torch.full((8,), 16)",
+            "in",
+        ),
+    ],
+)
+def test_two_divisions_into_segments_become_others(tmp_path, forward, given, division):
+    """Offsets of queries and of keys: one of two stayed as it was, and both where their lengths stood beside them."""
+    task = read(write(tmp_path, forward, f"return [torch.randn(96, 5), {given}]"))
+    problem = task.build({}, "cpu")
+    assert not any("same in every draw" in one.message for one in task.findings)
+    assert problem.kin == set(range(2, 2 + 2 * len(division)))
+    own = problem.inputs(1)[2:]
+    for seed in range(5):
+        made = problem.inputs(seed, "redrawn")[2:]
+        assert not any(torch.equal(one, other) for one, other in zip(own, made, strict=True))
+        for place in (0, 1):  # of queries, of keys
+            told = [made[2 * i + place] for i in range(len(division))]
+            lengths = told[0].diff() if division[0] == "o" else told[0].bincount(minlength=len(told[1]))
+            assert int(lengths.min()) >= 0 and (len(told) == 1 or torch.equal(lengths, told[1]))
+        if forward is CROSS:
+            assert [int(one[-1]) for one in made[:2]] == [96, 128]
+            assert bool((made[0].diff() <= made[1].diff()).all()), "a segment with more queries than keys"
+
+
 @pytest.mark.parametrize(
     ("forward", "given"),
     [

@@ -115,3 +115,22 @@ def test_a_width_as_large_as_the_number_of_segments_is_free(tmp_path):
     path.write_text(text)
     found = [dims for _, dims in variants(Surveys(ProblemFile(path)))]
     assert len(found) >= 5 and any(dims["T"] // dims["S"] != dims["D"] for dims in found)
+
+
+@pytest.mark.parametrize("width", [12, 64])
+def test_keys_and_values_end_together(tmp_path, width):
+    """Of 203 keys 64 were in a segment, beside 64 values: who finds each row's segment failed."""
+    text = FILE.replace("(self, x, offsets)", "(self, x, v, offsets)").replace(
+        "x.cumsum(0)", "(x[: len(v)] * v).cumsum(0)"
+    )
+    text = text.replace("torch.randn(T, D)", f"torch.randn(64, {width}), torch.rand(64, 1)")
+    path = tmp_path / "problem.py"
+    path.write_text(
+        text.format(
+            offsets="torch.arange(0, 65, 16)", sizes="1, 1, 1, 1", ends="offsets[1:]", last="-1", weight="", count="0"
+        )
+    )
+    file = ProblemFile(path)
+    drawn = [ModuleProblem(file, dims, "cpu").inputs(1) for _, dims in variants(Surveys(file))]
+    assert len({x.shape[1] for x, *_ in drawn}) > 2, [(x.shape, v.shape) for x, v, _ in drawn]
+    assert all(int(ends[-1]) == len(x) == len(v) for x, v, ends in drawn)

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
 from kerneleval.tasks.formats.agreement import agrees, agrees_on, limit_changes, selects_among_equals
 from kerneleval.tasks.formats.changes import Vary
 from kerneleval.tasks.formats.edges import Edges
-from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import different, repeated, says_sizes
+from kerneleval.tasks.formats.redrawn import Family, different, families, repeated, says_sizes
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -59,7 +59,7 @@ _ATTRIBUTES = (
     "gates",
     "sided",
     "related",
-    "kin",
+    "families",
     "padded",
     "filled",
     "alike",
@@ -94,7 +94,7 @@ class Safe:
     gates: frozenset[int] = frozenset()
     sided: bool = True
     related: frozenset[int] = frozenset()
-    kin: frozenset[int] = frozenset()
+    families: tuple[Family, ...] = ()
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -266,12 +266,12 @@ def _tells_equals_apart(made: Survey, operators: set[str]) -> bool:
 
 
 def _redraw(problem: ModuleProblem) -> list[int]:
-    """Have ``problem.kept`` hold every argument that ``redrawn`` is to leave alone, and ``problem.kin`` those of which
-    one follows from another; the positions of those that come out the same in every draw then.
+    """Have ``problem.kept`` hold every argument that ``redrawn`` is to leave alone, and ``problem.families`` those that
+    change together; the positions of those that come out the same in every draw then.
     """
     frozen, weights = problem.traits.frozen, problem.weights(0)
     drawn = problem.outcome(1, lambda number: None)[0]
-    problem.kin = kin({index: drawn[index] for index in sorted(frozen)})
+    problem.families = families(drawn, frozen, tree_leaves((problem.init_args, problem.init_keywords)))
     problem.padded = frozenset(index for index in frozen if _is_padded(problem, index, drawn, weights))
     plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
 
@@ -279,10 +279,10 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     def own(seed: int) -> tuple[torch.Tensor, ...]:
         return problem.oracle(plain[seed], weights)
 
-    def takes(index: int, seed: int) -> bool:
-        """Whether the file takes another such argument, and gives other outputs of the same form for it."""
+    def takes(group: frozenset[int], seed: int) -> bool:
+        """Whether the file takes other such arguments, and gives other outputs of the same form for them."""
         args = problem.inputs(seed, "redrawn")
-        if same_bits(args[index], plain[seed][index]) or not agrees_on(problem, args, weights):
+        if all(same_bits(args[index], plain[seed][index]) for index in group) or not agrees_on(problem, args, weights):
             return False
         native, exact = problem.reference(args, weights), problem.oracle(args, weights)
         if [out.shape for out in exact] != [out.shape for out in own(seed)]:
@@ -293,12 +293,12 @@ def _redraw(problem: ModuleProblem) -> list[int]:
 
     found = set[int]()
     alone = [frozenset((index,)) for index in sorted(frozen - problem.kin)]
-    for group in (*alone, problem.kin):
+    for group in (*alone, *(frozenset().union(*family) for family in problem.families)):
         problem.kept = frozen - group
-        taken = bool(group) and all(takes(min(group), seed) for seed in _REDRAWN)
-        if not taken and (group == problem.kin or any(problem.segments_end(index, drawn) for index in group)):
+        taken = all(takes(group, seed) for seed in _REDRAWN)
+        if not taken and (group <= problem.kin or any(problem.segments_end(index, drawn) for index in group)):
             problem.filled |= group
-            taken = bool(group) and all(takes(min(group), seed) for seed in _REDRAWN)
+            taken = all(takes(group, seed) for seed in _REDRAWN)
         if taken:
             found |= group
             for index in group - problem.kin:

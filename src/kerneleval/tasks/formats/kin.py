@@ -22,14 +22,20 @@ _ROWS = 4
 
 
 def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
-    """Positions of arguments of which one follows from another: it holds the counts, steps, sums or inverse order of
-    another, or both have such in common, or they are one mask, or opposite ones. Equal integers alone are no kin.
+    """Positions of arguments of which one follows from another."""
+    return frozenset().union(*relatives(owns))
+
+
+def relatives(owns: Mapping[int, torch.Tensor]) -> list[frozenset[int]]:
+    """Positions of arguments of which one follows from another, by what they say together: it holds the counts, steps,
+    sums or inverse order of another, or both have such in common, or they are one mask, or opposite ones. Equal
+    integers alone are no kin.
     """
     small = {index: own for index, own in owns.items() if own.numel() <= MOST and _varies(own)}
     masks = {index for index, own in small.items() if _is_mask(own)}
     values = {index: own.reshape(-1).double() for index, own in small.items()}
     facts = {index: list(_facts(own, index in masks)) for index, own in small.items()}
-    found: set[int] = set()
+    found: list[frozenset[int]] = []
     for one, other in itertools.combinations(small, 2):
         a, b = values[one], values[other]
         if _tells(a, b):
@@ -37,8 +43,10 @@ def kin(owns: Mapping[int, torch.Tensor]) -> frozenset[int]:
         else:
             related = {one, other} <= masks and _tells(1 - a, b)
             related |= any(_tells(x, y) for x in (a, *facts[one]) for y in (b, *facts[other]))
-        found |= {one, other} if related else set()
-    return frozenset(found)
+        if related:
+            met = [group for group in found if group & {one, other}]
+            found = [group for group in found if group not in met] + [frozenset({one, other}).union(*met)]
+    return found
 
 
 def _varies(tensor: torch.Tensor) -> bool:

@@ -49,6 +49,7 @@ from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
 from kerneleval.tasks.formats.redrawn import (
+    Family,
     add_up,
     are_ones,
     equal_segments,
@@ -222,9 +223,9 @@ class ModuleProblem:
         """Positions of floating arguments of which ``get_inputs()`` computes one from another (``origins.py``)."""
         self.padded: frozenset[int] = frozenset()
         """Positions of equal lengths of which each is of one item of the batch alone."""
-        self.kin: frozenset[int] = frozenset()
-        """Positions of arguments that never vary and say one thing in two ways, by their values (``kin.py``): they stay
-        as they are, or change together."""
+        self.families: tuple[Family, ...] = ()
+        """Arguments that never vary and say one thing in two ways, by their values (``kin.py``), or make as many
+        segments as others: they stay as they are, or change together."""
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -288,12 +289,21 @@ class ModuleProblem:
                 others[index] = other
         alone = owns.keys() - self.kin
         keep_in_order({i: owns[i] for i in sorted(alone)}, {i: others[i] for i in alone}, generator)
-        if free & self.kin:
-            theirs, rest = {i: owns[i] for i in sorted(self.kin)}, [a for i, a in enumerate(args) if i not in self.kin]
-            beside, filled = [*rest, *tree_leaves((self.init_args, self.init_keywords))], self.kin <= self.filled
-            others |= in_other_segments(theirs, beside, generator, filled) or moved_together(theirs, generator)
+        rest = [a for i, a in enumerate(args) if i not in self.kin]
+        beside = [*rest, *tree_leaves((self.init_args, self.init_keywords))]
+        for family in self.families:
+            parts, members = [{i: owns[i] for i in sorted(part)} for part in family], frozenset().union(*family)
+            if members <= free:
+                others |= in_other_segments(parts, beside, generator, members <= self.filled) or (
+                    moved_together(parts[0], generator) if len(parts) == 1 else {}
+                )
         moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
         return [(others | moved).get(index, arg) for index, arg in enumerate(args)]
+
+    @property
+    def kin(self) -> frozenset[int]:
+        """Positions of the arguments of all :attr:`families`."""
+        return frozenset(index for family in self.families for part in family for index in part)
 
     def _other(self, index: int, args: Sequence[Any], generator: torch.Generator) -> torch.Tensor | None:
         """Another argument in place of one that never varies."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.formats.kin import MOST, kin, run_lengths, vectors
+from kerneleval.tasks.formats.kin import MOST, kin, relatives, run_lengths, vectors
 from kerneleval.tasks.formats.soundness import is_eight_bit
 from kerneleval.tasks.formats.traits import is_symmetric
 
@@ -27,6 +29,14 @@ _MIXED = 0.5
 
 _Pair = tuple[torch.Tensor, torch.Tensor]
 """The file's own tensor, and another in its place."""
+
+Family = tuple[frozenset[int], ...]
+"""Positions of arguments that change together, in parts that each say one thing: the segments of queries, and those of
+keys.
+"""
+
+_ORDERS = 9
+"""How often segments change places until their lengths do."""
 
 _CLOSED = -1000.0
 """Numbers below this, added to scores, leave nothing of them."""
@@ -333,39 +343,114 @@ def in_unequal_segments(tensor: torch.Tensor, end: int, generator: torch.Generat
     return found
 
 
+class _Division(NamedTuple):
+    """How arguments divide the rows of another one into segments."""
+
+    lengths: torch.Tensor
+    names: Mapping[int, str]
+    """Which of the forms of these lengths each argument has, by its position."""
+    width: int
+    """Of the rows of a batch, in which segments stay; else the sum of all lengths."""
+
+
+def families(args: Sequence[Any], frozen: Iterable[int], beside: Sequence[object]) -> tuple[Family, ...]:
+    """Which of the arguments that never vary change together: those of which one follows from another, and all that
+    make as many segments, as offsets of queries and of keys do. ``beside``: arguments of ``Model``.
+    """
+    owns = {index: args[index] for index in sorted(frozen)}
+    parts = relatives(owns)
+    ranges = {i for i, own in owns.items() if own.dim() == 1 and _is_whole(own) and _are_offsets(own, even=True)}
+    parts += [frozenset((index,)) for index in sorted(ranges - frozenset().union(*parts))]
+    known = frozenset().union(*parts)
+    rest = [*(value for index, value in enumerate(args) if index not in known), *beside]
+    found: dict[int, list[frozenset[int]]] = {}
+    for part in parts:
+        made = _division({index: owns[index] for index in part}, rest)
+        found.setdefault(-min(part) if made is None else len(made.lengths), []).append(part)
+    return tuple(tuple(parts) for parts in found.values() if len(parts) > 1 or len(parts[0]) > 1)
+
+
 def in_other_segments(
-    owns: Mapping[int, torch.Tensor], beside: Sequence[object], generator: torch.Generator, filled: bool
+    parts: Sequence[Mapping[int, torch.Tensor]], beside: Sequence[object], generator: torch.Generator, filled: bool
 ) -> dict[int, torch.Tensor]:
     """Kin that all say how the rows of another argument are divided into segments, by their lengths, numbers, offsets,
     starts, ends or the positions in them: of other segments. Equal ones become unequal where :func:`equal_segments`
     allows that, none of them empty where they are to be ``filled``; others change places. Those of a batch stay in its
-    rows. Empty: they say something else.
+    rows. Several parts with as many segments change alike, so a segment that was no longer than its partner stays so.
+    Empty: they say something else.
     """
-    if not all(own.numel() and _is_whole(own) for own in owns.values()):
+    made = [_division(owns, beside) for owns in parts]
+    divisions = [one for one in made if one is not None]
+    if len(divisions) < len(made) or len({len(one.lengths) for one in divisions}) != 1:
         return {}
+    found: dict[int, torch.Tensor] = {}
+    for division, owns, others in zip(divisions, parts, _other_lengths(divisions, generator, filled), strict=False):
+        forms = _forms(others)
+        for index, name in division.names.items():
+            own, new = owns[index], forms[name].to(owns[index].dtype)
+            found[index] = new.reshape(own.shape) if len(new) == own.numel() else new.repeat(*own.shape[:-1], 1)
+    return found
+
+
+def _division(owns: Mapping[int, torch.Tensor], beside: Sequence[object]) -> _Division | None:
+    """How arguments divide the rows of another one; None: they say something else, or segments must stay equal."""
+    if not all(own.numel() and _is_whole(own) for own in owns.values()):
+        return None
     shapes = [one.shape for one in beside if isinstance(one, torch.Tensor)]
     sizes = {size for shape in shapes for size in (*shape, *itertools.accumulate(shape, operator.mul))}
-    told = [vector for own in owns.values() for vector in vectors(own)]
+    told = [vector.long() for own in owns.values() for vector in vectors(own)]
     for lengths in (one for vector in told for one in _lengths(vector)):
-        if len(lengths) < 2 or int(lengths.min()) < 0 or int(lengths.sum()) not in sizes:
+        lone = len(owns) == 1 and not torch.equal(lengths, told[0])
+        if len(lengths) < 2 or int(lengths.min()) < 0 or not (lone or int(lengths.sum()) in sizes):
             continue
         forms = _forms(lengths)
         names = {index: _name(own, forms) for index, own in owns.items()}
         if not all(names.values()):
             continue
-        rows = [own.shape[-1] for i, own in owns.items() if own.dim() > 1 and own.numel() == len(forms[names[i]])]
-        others = _in_other_rows(lengths, min(rows, default=int(lengths.sum())), generator)
-        if bool((lengths == lengths[0]).all()):
-            end = equal_segments(forms["offsets"], [*beside, *(own for own in owns.values() if own.dim() > 1)])
-            if not end or any(size < int(lengths.sum()) for size in rows):
-                return {}
-            others = in_unequal_segments(forms["offsets"], end, generator, filled).diff()
-        drawn = {i: (owns[i], _forms(others)[name].to(owns[i].dtype)) for i, name in names.items()}
-        return {
-            i: new.reshape(own.shape) if len(new) == own.numel() else new.repeat(*own.shape[:-1], 1)
-            for i, (own, new) in drawn.items()
-        }
-    return {}
+        widths = [own.shape[-1] for i, own in owns.items() if own.dim() > 1 and own.numel() == len(forms[names[i]])]
+        division = _Division(lengths, names, min(widths, default=int(lengths.sum())))
+        if _are_equal(lengths):
+            offsets = told[0] if lone else forms["offsets"]
+            end = equal_segments(offsets, [*beside, *(own for own in owns.values() if own.dim() > 1)])
+            if not end or division.width < int(lengths.sum()):
+                return None
+            if end > int(lengths.sum()):  # the last one ends where the rows do
+                return _Division(torch.cat([lengths, lengths[:1]]), dict.fromkeys(names, "starts"), end)
+        return division
+    return None
+
+
+def _are_equal(lengths: torch.Tensor) -> bool:
+    return bool((lengths == lengths[0]).all())
+
+
+def _other_lengths(divisions: Sequence[_Division], generator: torch.Generator, filled: bool) -> list[torch.Tensor]:
+    """Other lengths of as many segments for each division. Empty: they cannot all keep to their rows."""
+    owns = [one.lengths for one in divisions]
+    totals = [int(own.sum()) for own in owns]
+    if all(map(_are_equal, owns)):
+        ranks = sorted(range(len(owns)), key=totals.__getitem__)
+        made = {ranks[0]: in_unequal_segments(_forms(owns[ranks[0]])["offsets"], totals[ranks[0]], generator, filled)}
+        made[ranks[0]] = made[ranks[0]].diff()
+        for last, rank in itertools.pairwise(ranks):
+            cuts = torch.randint(
+                totals[rank] - totals[last] + 1, (len(owns[rank]) - 1,), generator=generator, device=owns[rank].device
+            )
+            ends = (
+                F.pad(cuts.sort().values, (1, 0)),
+                F.pad(cuts.sort().values, (0, 1), value=totals[rank] - totals[last]),
+            )
+            made[rank] = made[last] + ends[1] - ends[0]
+        return [made[rank] for rank in range(len(owns))]
+    narrow = [one for one, total in zip(divisions, totals, strict=True) if one.width < total]
+    if len(narrow) > 1:
+        return []
+    lead = narrow[0] if narrow else next(one for one in divisions if not _are_equal(one.lengths))
+    for _ in range(_ORDERS):
+        order = _in_other_rows(lead.lengths, lead.width, generator)
+        if not torch.equal(lead.lengths[order], lead.lengths):
+            break
+    return [own[order] for own in owns]
 
 
 def _name(tensor: torch.Tensor, forms: Mapping[str, torch.Tensor]) -> str:
@@ -374,16 +459,13 @@ def _name(tensor: torch.Tensor, forms: Mapping[str, torch.Tensor]) -> str:
 
 
 def _in_other_rows(lengths: torch.Tensor, width: int, generator: torch.Generator) -> torch.Tensor:
-    """Lengths of segments in another order. Where segments fill rows of this width, they stay in one, and rows change
-    places.
-    """
+    """Another order of segments. Where segments fill rows of this width, they stay in one, and rows change places."""
     ends = lengths.cumsum(0)
     count = int(ends[-1]) // max(1, width)
     if count < 2 or not torch.isin(width * torch.arange(1, count + 1, device=ends.device), ends).all():
-        return lengths[_order(len(lengths), generator)]
+        return _order(len(lengths), generator)
     rows = (ends - lengths).div(max(1, width), rounding_mode="floor")
-    order = torch.argsort(_order(count, generator)[rows.clamp_max(count - 1)] + _uniform(rows.shape, generator))
-    return lengths[order]
+    return torch.argsort(_order(count, generator)[rows.clamp_max(count - 1)] + _uniform(rows.shape, generator))
 
 
 def _lengths(vector: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -121,12 +121,17 @@ class Surveys:
             if not isinstance(other, torch.Tensor) or other.is_meta or not other.numel():
                 return True
             sizes = _sizes(*((*one.arguments[:index], *one.arguments[index + 1 :]) for one in (base, made)))
-            ends = [now for was, now in sizes if was == int(own[-1])]
+            ends: dict[int, list[int]] = {}
+            for dim, was, now in sizes:
+                if was == int(own[-1]):
+                    ends.setdefault(dim, []).append(now)
             last = int(bool(ends))
-            many = [now for was, now in (*sizes, *weights, *plain) if was == len(own) - last]
+            many = [now for was, now in (*(pair for _, *pair in (*sizes, *weights)), *plain) if was == len(own) - last]
             if many and not (self._is_counted(index, len(own) - last) or self._has_weights(index, len(own) - last)):
                 many = []
-            if (ends and int(other[-1]) not in ends) or (many and len(other) - last not in many):
+            # keys and values that end there do so together; a width may be as large
+            rows = [set(nows) for nows in ends.values() if len(nows) == max(map(len, ends.values()))]
+            if (ends and {int(other[-1])} not in rows) or (many and len(other) - last not in many):
                 return False
         return True
 
@@ -329,11 +334,11 @@ def _most(tensor: torch.Tensor) -> Iterator[int]:
         yield int(tensor.to(torch.int64).diff().max())  # differences of unsigned numbers wrap
 
 
-def _sizes(own: Sequence[Argument], other: Sequence[Argument]) -> list[tuple[int, int]]:
-    """Each size of tensors, and what it is of others."""
+def _sizes(own: Sequence[Argument], other: Sequence[Argument]) -> list[tuple[int, int, int]]:
+    """Each dim and size of tensors, and what it is of others."""
     pairs = zip(own, other, strict=False)
     shapes = [(a.shape, b.shape) for a, b in pairs if isinstance(a, TensorSpec) and isinstance(b, TensorSpec)]
-    return [pair for a, b in shapes for pair in zip(a, b, strict=False)]
+    return [(dim, *pair) for a, b in shapes for dim, pair in enumerate(zip(a, b, strict=False))]
 
 
 def _is_index(spec: Argument) -> bool:
