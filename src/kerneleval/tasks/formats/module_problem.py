@@ -61,6 +61,7 @@ from kerneleval.tasks.formats.redrawn import (
     redrawn,
     repeated,
     repeated_dims,
+    room_above,
     says_sizes,
 )
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
@@ -163,6 +164,8 @@ class ModuleProblem:
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     filled: frozenset[int] = frozenset()
     """Positions of offsets between which there is always something."""
+    roomy: frozenset[int] = frozenset()
+    """Positions of equal integers that may be larger than the file's, as lengths below the number of rows may."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 
@@ -310,7 +313,14 @@ class ModuleProblem:
         own: torch.Tensor = args[index]
         if end := self.segments_end(index, args):
             return in_unequal_segments(own, end, generator, index in self.filled)
-        return in_other_order(own, generator) if add_up(own, args) else redrawn(own, generator)
+        if add_up(own, args):
+            return in_other_order(own, generator)
+        return redrawn(own, generator, self.room(index, args) if index in self.roomy else 0)
+
+    def room(self, index: int, args: Sequence[Any]) -> int:
+        """Below what equal integers may become larger; 0: they may not."""
+        own = args[index]
+        return room_above(own, [*args, *tree_leaves((self.init_args, self.init_keywords))]) if own.numel() else 0
 
     def segments_end(self, index: int, args: Sequence[Any]) -> int:
         """Where an argument holds offsets of equal segments that may become others: their end. Else 0."""
