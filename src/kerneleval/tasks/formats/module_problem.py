@@ -164,6 +164,8 @@ class ModuleProblem:
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     filled: frozenset[int] = frozenset()
     """Positions of offsets between which there is always something."""
+    whole: Mapping[int, tuple[float, ...]] = {}
+    """By the position of a mask, the numbers of which rows may be throughout."""
     roomy: frozenset[int] = frozenset()
     """Positions of equal integers that may be larger than the file's, as lengths below the number of rows may."""
     edges = Edges()
@@ -315,7 +317,8 @@ class ModuleProblem:
             return in_unequal_segments(own, end, generator, index in self.filled)
         if add_up(own, args):
             return in_other_order(own, generator)
-        return redrawn(own, generator, self.room(index, args) if index in self.roomy else 0)
+        room = self.room(index, args) if index in self.roomy else 0
+        return redrawn(own, generator, room, self.whole.get(index, ()))
 
     def room(self, index: int, args: Sequence[Any]) -> int:
         """Below what equal integers may become larger; 0: they may not."""
