@@ -138,6 +138,48 @@ def test_means_far_from_zero_cancel(judge, tmp_path, reference, body, passes, ro
     assert verdict.verdict == ("passed" if passes else "failed") and cell.case.distribution == "far_mean"
 
 
+LAYERS = """
+import torch
+import torch.nn.functional as F
+
+class Model{new}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.conv = torch.nn.Linear(20, 36), torch.nn.Conv1d(4, 8, 3, padding=1)
+
+    def forward(self, x):
+        y = {layer}
+        shape, y = y.shape, y.flatten(1)
+        return ({norm}).view(shape)
+
+def get_inputs():
+    return [torch.randn(48, 20)]
+def get_init_inputs():
+    return []
+"""
+NORM = "F.layer_norm(y, y.shape[1:])"
+NORM_IN_ONE = "(y - y.mean(1, True)) * torch.rsqrt((y * y).mean(1, True) - y.mean(1, True).square() + 1e-5)"
+NORM_IN_TWO = "(y - y.mean(1, True)) * torch.rsqrt((y - y.mean(1, True)).square().mean(1, True) + 1e-5)"
+PARTS = "torch.var_mean(torch.stack(y.chunk(4, 1)), 2, correction=0)"  # of which one variance is made
+MERGED = (
+    f"(y - (p := {PARTS})[1].mean(0)[:, None]) * (p[0].mean(0) + p[1].var(0, correction=0) + 1e-5).rsqrt()[:, None]"
+)
+
+
+@pytest.mark.parametrize(("norm", "passes"), [(NORM_IN_ONE, False), (NORM_IN_TWO, True), (MERGED, True), (NORM, True)])
+@pytest.mark.parametrize("layer", ["self.fc(x)", "self.conv(x.view(-1, 4, 5))"])
+def test_biases_before_a_norm_are_far_from_zero(judge, tmp_path, layer, norm, passes):
+    """Behind a layer, rows of inputs far from 0 are no longer so: variances by one pass passed."""
+    path = tmp_path / "problem.py"
+    path.write_text(LAYERS.format(new="", layer=layer, norm=NORM))
+    task = open_task(str(path))
+    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
+    cases = [c for c in judge.plan(task, protocol) if c.distribution == "far_mean"]
+    source = LAYERS.format(new="New", layer=layer, norm=norm)
+    verdict = judge.check(Candidate(files=(("c.py", source),), language="torch"), task, protocol, cases=cases)
+    assert len(cases) == 1 and verdict.verdict == ("passed" if passes else "failed")
+
+
 SCAN = """
 import torch
 

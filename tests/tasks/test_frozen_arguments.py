@@ -1078,3 +1078,25 @@ def test_repeated_rows_of_noise_are_no_labels(tmp_path):
     noise, labels, _ = problem.inputs(1, "outlier")
     assert not torch.equal(noise[0].abs() / noise[0, 0].abs(), noise[1].abs() / noise[1, 0].abs())
     assert set(labels.tolist()) == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("forward", "shifted", "hidden"),
+    [
+        ("return F.layer_norm(self.l(x), (12,))", {"l.bias"}, {0}),
+        ("return F.layer_norm(self.l(x.view(2, 3, 9)).view(6, 12) + more[0], (12,))", {"l.bias"}, {0}),
+        ("return F.layer_norm(self.l(x), (12,)) + x.mean()", {"l.bias"}, set()),
+        ("return F.layer_norm(self.l(x).relu(), (12,))", set(), set()),
+        ("return self.l(F.layer_norm(x, (9,)))", set(), set()),
+        ("return (self.l(x) - self.l(x).mean(-1, True)).softmax(-1)", set(), set()),
+    ],
+)
+def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifted, hidden):
+    inputs = "return [torch.randn(6, 9), torch.randn(6, 12)]"
+    task = read(write(tmp_path, forward, inputs, "self.l = nn.Linear(9, 12)"))
+    problem = task.build({}, "cpu")
+    assert problem.shifted == shifted and problem.hidden == hidden and "far_mean" in task.distributions
+    weights, far = problem.weights(1), problem.weights(1, "far_mean")
+    assert {name for name in weights if not torch.equal(weights[name], far[name])} == shifted
+    x, now = problem.inputs(1)[0], problem.inputs(1, "far_mean")[0]
+    assert torch.equal(x, now) is bool(hidden)

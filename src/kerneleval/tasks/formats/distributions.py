@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
@@ -48,6 +49,9 @@ _OF_DRAWS = ("sorted", "skewed", "redrawn", "long_memory", "trained")
 _REDRAWN = (1, 2)
 """Draws in which a file must take another argument than its own."""
 
+_SAME = 1e-9
+"""What does not change an output in fp64."""
+
 _NEAR = 1 / 16
 """Part of themselves by which numbers move to see whether they are read."""
 
@@ -73,6 +77,8 @@ _ATTRIBUTES = (
     "filled",
     "roomy",
     "whole",
+    "shifted",
+    "hidden",
     "alike",
     "counters",
     "ordered",
@@ -110,12 +116,14 @@ class Safe:
     filled: frozenset[int] = frozenset()
     roomy: frozenset[int] = frozenset()
     whole: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    shifted: frozenset[str] = frozenset()
+    hidden: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All sixteen for :class:`ModuleProblem` as well."""
+    """All eighteen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -165,9 +173,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     tame = _skew(problem, made)
     if not problem.skewed:
         offered.remove("skewed")
-    if problem.inside is not None and "far_mean" in offered:
-        offered.remove("far_mean")  # half types have too few digits for it
-    offered = _with_edges(problem, offered)
+    offered = _with_edges(problem, _with_far_mean(problem, made, offered))
     decays = False
     if _is_quick(made):
         drawn = problem.inputs(1), problem.weights(0)
@@ -544,6 +550,80 @@ def _slow(problem: ModuleProblem) -> Slow | None:
     )
 
 
+_SHIFT = 10.0
+"""By how many deviations of what a layer makes its bias is moved to see whether outputs stay."""
+
+_LOOKS = ("__get__", "size", "dim", "numel", "contiguous", "untyped_storage")
+"""Calls that take no numbers of a tensor."""
+
+_VIEWS = ("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "transpose", "permute", "movedim")
+
+_LAYERS = re.compile(r"linear|conv(_transpose)?[123]d")
+
+
+class _Consumers(TorchFunctionMode):
+    """What is called with each of some tensors, or with views of it."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self.names: dict[int, set[str]] = {id(tensor): set() for tensor in tensors}
+        self._views: list[Any] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call."""
+        out, name = func(*args, **(kwargs or {})), str(getattr(func, "__name__", ""))
+        for value in tree_leaves((args, kwargs)):
+            if id(value) in self.names and name in _VIEWS:
+                self._views.append(out)
+                self.names[id(out)] = self.names[id(value)]
+            elif id(value) in self.names and name not in _LOOKS:
+                self.names[id(value)].add(name)
+        return out
+
+
+def _with_far_mean(problem: ModuleProblem, made: Survey, offered: Sequence[str]) -> list[str]:
+    """What is offered, without ``far_mean`` where half types have too few digits for it. Says which biases it moves,
+    but where a softmax would be of scores that are as far from 0.
+    """
+    if problem.inside is not None:
+        return [name for name in offered if name != "far_mean"]
+    if "far_mean" in offered and not any("softmax" in name or "attention" in name for name in made.operators):
+        _shift(problem)
+    return list(offered)
+
+
+def _shift(problem: ModuleProblem) -> None:
+    """Have ``problem.shifted`` hold the biases that may be moved as a whole with no change of an output, because a mean
+    is taken off behind, and ``problem.hidden`` the inputs that layers alone take then.
+    """
+    args, weights = problem.inputs(1), problem.weights(0)
+    own = problem.oracle(args, weights)
+    biases = [name for name in sorted(problem.parameters) if name.rpartition(".")[2] == "bias"]
+    for name in biases:
+        step = _SHIFT * problem.deviation(name, weights)
+        others = problem.oracle(args, {**weights, name: weights[name].double() + step}) if step else ()
+        if others and not any(depends(a, b, _SAME) for a, b in zip(own, others, strict=True)):
+            problem.shifted |= {name}
+    consumers = _Consumers(args)
+    with consumers:
+        problem.reference(args, weights)
+    if problem.shifted:
+        told = {i: consumers.names[id(value)] for i, value in enumerate(args)}
+        problem.hidden = frozenset(i for i, names in told.items() if names and all(map(_LAYERS.fullmatch, names)))
+
+
+def _is_near_far_from_zero(problem: ModuleProblem) -> bool:
+    """Whether the problem is near fp64 at one of the far means, with its biases moved or else without."""
+    for shifted, hidden in dict.fromkeys(((problem.shifted, problem.hidden), (frozenset(), frozenset()))):
+        problem.shifted, problem.hidden = shifted, hidden
+        for problem.far in FAR_MEANS:
+            if agrees(problem, problem.weights(0, "far_mean"), "far_mean"):
+                return True
+    return False
+
+
 def _defined(problem: ModuleProblem, distribution: str) -> bool:
     """Whether the problem is defined there, if need be with a positive factor (``problem.unsigned``), or at the smaller
     of the far means (``problem.far``), or with both signs in every tensor (``problem.sided``).
@@ -555,8 +635,7 @@ def _defined(problem: ModuleProblem, distribution: str) -> bool:
     if agrees(problem, weights, distribution):
         return True
     if distribution == "far_mean":
-        problem.far = FAR_MEANS[-1]
-        return agrees(problem, weights, distribution)
+        return _is_near_far_from_zero(problem)
     if distribution == "negative":
         problem.sided = False
         return agrees(problem, weights, distribution)

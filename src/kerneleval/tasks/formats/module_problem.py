@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -164,6 +165,10 @@ class ModuleProblem:
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     filled: frozenset[int] = frozenset()
     """Positions of offsets between which there is always something."""
+    shifted: frozenset[str] = frozenset()
+    """Names of biases that ``far_mean`` moves as a whole: what comes behind takes that off again."""
+    hidden: frozenset[int] = frozenset()
+    """Positions of arguments that ``far_mean`` leaves alone: layers with such biases alone take them."""
     whole: Mapping[int, tuple[float, ...]] = {}
     """By the position of a mask, the numbers of which rows may be throughout."""
     roomy: frozenset[int] = frozenset()
@@ -338,7 +343,7 @@ class ModuleProblem:
         """Give floating arguments the distribution, in their list."""
         traits = self.traits
         ends = itertools.cycle(torch.randperm(LAST, generator=generator, device=self.device).tolist())
-        fixed = traits.labels | traits.normed | traits.rigid
+        fixed = traits.labels | traits.normed | traits.rigid | self._spared(distribution)
         free = self._of_both_signs(args) if self.sided and distribution == "negative" else []
         sided = free[next(ends) % len(free)] if free else -1
         for index, value in enumerate(args):
@@ -370,6 +375,9 @@ class ModuleProblem:
                     far = distribution == "far_mean"
                     made = far_from_zero(value, self.far) if far else make_uneven(value, next(ends), generator)
                     args[index] = made.abs() * value.sign() if index in traits.positive else made
+
+    def _spared(self, distribution: str) -> frozenset[int]:
+        return self.hidden if distribution == "far_mean" else frozenset()
 
     def _on_edges(self, index: int, args: Sequence[Any], generator: torch.Generator) -> torch.Tensor:
         """An argument with numbers at which it meets a step."""
@@ -504,9 +512,17 @@ class ModuleProblem:
         """The weights, in their own dict, with long memory and rows of padding."""
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
             weights[self.slow.what] = self.slow.applied(weights[self.slow.what])
+        for name in self.shifted if distribution == "far_mean" else ():
+            weights[name] = weights[name] + FAR_MEANS[-1] * self.deviation(name, weights)
         for name, rows in self.padding.items():
             weights[name][rows] = 0
         return weights
+
+    def deviation(self, name: str, weights: Mapping[str, torch.Tensor]) -> float:
+        """What a layer with this bias makes of inputs of deviation 1, by its weights; 0: it has no matrix of them."""
+        bias, weight = weights[name], weights.get(f"{name.removesuffix('bias')}weight")
+        layer = weight is not None and weight.dim() > 1 and len(bias) in weight.shape[:2] and bias.itemsize > 2
+        return float(weight.norm()) / math.sqrt(len(bias)) if layer and weight is not None else 0.0
 
     def find_related(self) -> frozenset[int]:
         """What :attr:`related` is at these sizes."""
