@@ -370,6 +370,19 @@ def test_logarithms_that_cancel_leave_a_rounding(name: str, kernel: Callable[...
     assert left, "something is left of one of them"
 
 
+@pytest.mark.parametrize("experts", [12, 40])
+def test_a_choice_between_equal_scores_is_no_rounding(experts: int) -> None:
+    """Rounded at random they are no longer equal: gradients of other tokens counted as right, and zeros passed."""
+    task = find("expert_choice")
+    case = case_of(task.name, {"T": 296, "E": experts, "K": 5}, "float32", "backward", "zeros")
+    args, grads = drawn(task, case, 1)
+    expectation = reference.expect(task, case, args, grads).widest
+    (right,) = expectation.native
+    assert matches([right], expectation)
+    for wrong in (torch.zeros_like(right), -right, right.roll(1, -1)):
+        assert not matches([wrong], expectation)
+
+
 def chosen_in_type(
     numbers: torch.Tensor, scales: torch.Tensor, g_idx: torch.Tensor, grad: torch.Tensor
 ) -> torch.Tensor:

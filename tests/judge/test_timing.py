@@ -655,6 +655,29 @@ def test_a_first_window_that_is_no_full_one_is_not_kept(call_ns, pace_ns, accele
     assert found[0] == found[1] == candidate.counts[-1] != candidate.counts[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 32),
+        ({"own_pace_ns": 2e4}, 400),
+        ({"own_pace_ns": 1e6}, 80),
+        ({"own_pace_ns": 3e9}, 1),
+        ({"slowest_ns": 1e9}, 7),
+        ({"own_pace_ns": 2e4, "slowest_ns": 1e8}, 75),
+        ({"gradient_alone": True}, 1),
+        ({"pace_ns": 0.0}, 1),
+    ],
+)
+def test_a_first_window_takes_no_longer_than_the_candidate_is_known_to_allow(options, count):
+    """A window of the standard tier has 400 calls of 20 us: a candidate of 38 ms a call would be a timeout."""
+    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    bounds, device = TimedBounds(relative_rms=1.0, worst=1.0), Mock(slow_wakes=False)
+    device.memory_budget_bytes.return_value = 1 << 30
+    given = {"pace_ns": 2e4} | options
+    cell = clock.TimedCell(call=call, direction="forward", draw=None, bounds=bounds, arbiter=None, **given)
+    assert clock._first_count(cell, TIERS["standard"], device, TimeLimit(15.0)) == count
+
+
 class _Ordered(_Timed):
     """... and note in a list of all whose window it was, and whether it was cut."""
 
@@ -697,27 +720,6 @@ def test_of_a_recorded_turn_with_a_cut_all_is_left_that_comes_before_it(order, w
     buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
     pair.cut(buffer, TimedBounds(relative_rms=1.0, worst=1.0), lambda timed: None, order)
     assert [name.removesuffix(" cut") for name in found] == windows
-
-
-def test_a_side_is_stopped_once_for_windows_of_others_that_follow_each_other(monkeypatch):
-    found, stops = [], []
-    sides = tuple(_Ordered(name, found) for name in "01")
-    candidate = _Ordered("c", found)
-
-    @contextlib.contextmanager
-    def aside(*, rest=False):
-        stops.append(len(found))
-        yield
-        stops.append(len(found))
-
-    monkeypatch.setattr(candidate, "aside", aside)
-    pair = replace(pair_of(candidate, None), baselines=sides)
-    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
-    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
-    for order, expected in (((-1, 1, 0), [1, 3]), ((0, -1, 1), [0, 1, 2, 3])):
-        found.clear(), stops.clear()
-        pair.in_turn(buffer, order)
-        assert stops == expected
 
 
 def test_each_process_has_as_many_windows_in_every_turn():

@@ -55,7 +55,7 @@ class Recorded:
     graph: CallGraph
     results: list[list[Any]]
     """Outputs of each call: a launch fills them anew."""
-    sources: list[Sequence[Any]]
+    sources: list[list[Any]]
     """The same, as they are copied when they are collected."""
 
 
@@ -315,7 +315,7 @@ class Worker:
         if wrong is not None:
             return {"op": "recorded", "refused": f"recorded, {wrong['got']}, not {wrong['want']}"}
         assert self.observing is not None
-        sources = [self._tensors(call, outputs) for call, outputs in zip(self.calls, results, strict=True)]
+        sources = [self._detached(call, outputs) for call, outputs in zip(self.calls, results, strict=True)]
         self.recorded = Recorded(forward=forward, graph=graph, results=results, sources=sources)
         return {"op": "recorded", "refused": "", "launches": graph.launches}
 
@@ -424,26 +424,28 @@ class Worker:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
         ``first``: number of the first of these calls.
         """
-        fit: list[tuple[Sequence[Any], Any, Sequence[int]]] = []
+        fit: list[tuple[list[Any], Any, Sequence[int]]] = []
         wrong: dict[str, Any] | None = None
         for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
             if problem := self._malformed(call, outputs):
                 wrong = wrong or {"call": index, **problem}
             else:
-                fit.append((self._tensors(call, outputs), call.outputs, at))
+                fit.append((self._detached(call, outputs), call.outputs, at))
         self._copy_out(fit, uniform=uniform)
         return wrong
 
-    def _tensors(self, call: PreparedCall, outputs: Sequence[Any]) -> Sequence[Any]:
-        """The outputs of a call; numbers as tensors."""
+    def _detached(self, call: PreparedCall, outputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a call as tensors of the worker's own, without a graph; numbers as tensors."""
         import torch
 
+        assert self.observing is not None
+        detach = self.observing.detach
         if not any(type(output) in (bool, int, float) for output in outputs):
-            return outputs
+            return [detach(output) for output in outputs]
         return [
             torch.tensor(output, dtype=getattr(torch, spec.dtype), device=self.device.torch_device)
             if type(output) in (bool, int, float)
-            else output
+            else detach(output)
             for output, spec in zip(outputs, call.outputs, strict=True)
         ]
 

@@ -40,6 +40,7 @@ class Observing:
         import torch
         from torch.utils._python_dispatch import TorchDispatchMode
 
+        self.detach: Callable[[Any], Any] = torch.Tensor.detach
         self.as_strided: Callable[..., Any] = torch.as_strided
         self.unbind: Callable[[Any], Any] = torch.unbind
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_

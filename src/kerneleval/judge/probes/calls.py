@@ -477,7 +477,9 @@ class Calls:
         """Layouts of the calls of the last window."""
         self.lost_s = 0.0
         """How long the windows took in which a worker died."""
-        self._last_call_s = self._slowest_s = 0.0
+        self.slowest_s = 0.0
+        """What the slowest call so far took."""
+        self._last_call_s = 0.0
         self._called: set[tuple[int, str]] = set()
         """Process and layout of every call so far: code may be compiled for another of either."""
         self._revealed: weakref.WeakValueDictionary[int, Drawn] = weakref.WeakValueDictionary()
@@ -539,7 +541,7 @@ class Calls:
         self._revealed.update((id(one), one) for one in drawn)
         window, layout = self.call(bound, drawn, look=True, cut=cut, layouts=layouts)
         self._last_call_s = window.elapsed_ns / 1e9 / len(drawn)
-        self._slowest_s = max(self._slowest_s, self._last_call_s)
+        self.slowest_s = max(self.slowest_s, self._last_call_s)
         if window.wrong is not None:
             return claimed(window.wrong)
         evidence: Evidence = {}
@@ -609,7 +611,7 @@ class Calls:
         """How long a window may take whose expectations nobody has computed: what any may, or ten times as long as the
         slowest call that was made.
         """
-        return self.loaded.patience.limit_of(10 * self._slowest_s, first=True)
+        return self.loaded.patience.limit_of(10 * self.slowest_s, first=True)
 
     def outputs(self, call_layout: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
         """What the candidate gives on arguments of a known layout (forward; not compared with anything).

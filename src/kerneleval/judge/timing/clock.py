@@ -58,6 +58,9 @@ _MOST_TIMES = 10
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
 
+_MOST_FIRST = 32
+"""Calls of the first window at most, where no session has told how long the candidate's take."""
+
 _FIRST_RECORDED = 16
 """Calls of the window whose device time says how many fill one."""
 
@@ -123,6 +126,10 @@ class TimedCell:
     pace_ns: float = 0.0
     """What a call of the baseline took in an earlier session, from which the search for the number of calls begins; 0:
     not known."""
+    own_pace_ns: float = 0.0
+    """The same of the candidate."""
+    slowest_ns: float = 0.0
+    """What the candidate's slowest call took when it was judged."""
     recorded_pace_ns: float = 0.0
     """The same of a recorded call."""
     gradient_alone: bool = False
@@ -250,18 +257,24 @@ def _sized(
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
-def _first_count(cell: TimedCell, effort: Effort, device: Device) -> int:
-    """Calls of the first window: those that fill one at the baseline's known pace; else one."""
-    if not cell.pace_ns or device.slow_wakes:
+def _first_count(cell: TimedCell, effort: Effort, device: Device, limit: TimeLimit) -> int:
+    """Calls of the first window: those that fill one at the baseline's known pace; else one. There are fewer where the
+    candidate would need ten windows' time for them, or where they might take half of its limit.
+    """
+    if not cell.pace_ns or device.slow_wakes or cell.gradient_alone:
         return 1
-    return max(1, min(_most_calls(cell, effort, device), math.ceil(effort.window_ns / cell.pace_ns)))
+    most = _MOST_TIMES * effort.window_ns / cell.own_pace_ns if cell.own_pace_ns else _MOST_FIRST
+    most = min(most, limit.calls_s * 1e9 / 2 / max(cell.slowest_ns, 1.0))
+    return max(1, min(_most_calls(cell, effort, device), math.ceil(effort.window_ns / cell.pace_ns), int(most)))
 
 
 def _suits(first: tuple[Window, Window], count: int, most: int, effort: Effort) -> bool:
     """Whether the first windows, of so many calls, had the proper length, so that nothing was compiled in them."""
-    if not 1 < count <= most or max(side.elapsed_ns for side in first) > _MOST_TIMES * effort.window_ns:
-        return False
-    return count == most or _filled(*first) >= effort.window_ns / 2
+    return 1 < count <= most and _short(first, effort) and (count == most or _filled(*first) >= effort.window_ns / 2)
+
+
+def _short(first: tuple[Window, Window], effort: Effort) -> bool:
+    return max(side.elapsed_ns for side in first) <= _MOST_TIMES * effort.window_ns
 
 
 def _beside_others(effort: Effort) -> Effort:
@@ -272,11 +285,13 @@ def _beside_others(effort: Effort) -> Effort:
     return replace(effort, min_blocks=least, max_blocks=max(effort.max_blocks, least))
 
 
-def _begin(first: tuple[Window, Window] | None, pace_ns: float, effort: Effort) -> int:
-    """Calls with which the search for a window's number begins: those that fill the baseline's at its known pace, but
-    not more than the candidate, by its first call, would need ten times as long for.
+def _begin(first: tuple[Window, Window], count: int, pace_ns: float, effort: Effort) -> int:
+    """Calls with which the search for a window's number begins, after first windows of ``count``: those that fill the
+    baseline's at its known pace, but not more than the candidate, by its first call, would need ten times as long for.
     """
-    if not pace_ns or first is None:
+    if count > 1:
+        return math.ceil(count * effort.window_ns / _filled(*first)) if _short(first, effort) else 1
+    if not pace_ns:
         return 1
     mine, theirs = first
     own_ns = max(mine.elapsed_ns - (theirs.elapsed_ns - theirs.event_ns), 1e3)
@@ -312,12 +327,14 @@ def measure(
         TimedMismatch: a timed output was wrong. Others as :meth:`Runner.window` and :meth:`Runner.aside`.
     """
     effort = (HOST_TIERS if device.slow_wakes else TIERS)[protocol.tier]
+    effort = effort if device.graphs else replace(effort, outvotes=True)  # there call times are what claims are of
     pair = _pair_of(candidate, baselines, cell, device, session, limit)
-    drawn, count = _Drawn(cell, device), _first_count(cell, effort, device)
+    drawn, count = _Drawn(cell, device), _first_count(cell, effort, device, limit)
     buffer = drawn.buffer(count)
     first = pair.first_calls(buffer)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], buffer.layout, 0)]
-    most = _most_calls(cell, effort, device, (first[1].peak_bytes or 0) / count)
+    first = without_outputs(first[0]), without_outputs(first[1])
+    most = _most_calls(cell, effort, device, first[1].peak_bytes or 0)
     with device_lock(device.hardware()) as offer:
         shared = judge_count(device.hardware()) > 1
         effort = _beside_others(effort) if shared else effort
@@ -325,9 +342,9 @@ def measure(
         if _suits(first, count, most, effort):
             drawn.settle_source(buffer, first[1])
         else:
-            one = first if count == 1 else None
-            buffer = _sized(pair, drawn, effort, device, one, _begin(one, cell.pace_ns, effort), most)
-        del first
+            del buffer  # before the next one is allocated
+            begin = _begin(first, count, cell.pace_ns, effort)
+            buffer = _sized(pair, drawn, effort, device, first if count == 1 else None, begin, most)
         while isinstance(found := _in_blocks(pair, buffer, cell, effort, held, most, offer), int):
             offer()
             buffer = _sized(pair, drawn, effort, device, None, found, most)
@@ -421,7 +438,7 @@ def _in_blocks(
     chosen, found = _Chosen.drawn(least, count, first_cut=int(pair.recorded)), _Blocks(held=held)
     started, patience = time.monotonic(), 1
     ratios: list[float] = []
-    while len(ratios) < patience * effort.max_blocks or (effort.outvotes and _again(pair, found.windows, cell, count)):
+    while len(ratios) < patience * effort.max_blocks or _again(pair, found.windows, cell, effort, count):
         parts = []
         for order in next(orders):
             started += offer()
@@ -444,11 +461,13 @@ def _in_blocks(
     return found
 
 
-def _again(pair: Pair, kept: Sequence[tuple[Window, Window]], cell: TimedCell, count: int) -> bool:
+def _again(pair: Pair, kept: Sequence[tuple[Window, Window]], cell: TimedCell, effort: Effort, count: int) -> bool:
     """Whether blocks go on beyond those that the tier asks for; see :func:`disturbed`."""
     if len(kept) >= 2 * MOST_DISTURBED:
         return False
     events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
+    if not effort.outvotes and float(np.median(events[:, 1])) < count * _LONG_NS:
+        return False
     calls = clocked - np.median(clocked[:, 1] - events[:, 1])
     if pair.recorded:
         return disturbed(calls, events)

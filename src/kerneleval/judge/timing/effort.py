@@ -32,7 +32,7 @@ class Effort:
     patience: int = 1
     """Factor of blocks and wall time for calls of 100 us and more, whose ratio should be within 1 %."""
     outvotes: bool = True
-    """Whether blocks that something disturbed are outvoted by further ones."""
+    """Whether blocks of calls below 100 us that something disturbed are outvoted by further ones."""
     one_split_in: int = 4
     """One window in so many is a split one, by chance, beside those that are for certain."""
 
@@ -59,7 +59,7 @@ TIERS: dict[str, Effort] = {
         max_calls=32,
         warm_windows=0,
         sessions=1,
-        outvotes=False,  # calls take so long by what the host does that nothing within 1.6 times is claimed
+        outvotes=False,  # of eager calls, launching takes most of it: nothing within 1.65 times is claimed
         device_window_ns=2e6,
         device_blocks=3,
         device_calls=256,

@@ -9,11 +9,10 @@ the oracle. It chooses no number of windows and reads no times: ``clock.py`` doe
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -343,22 +342,15 @@ class Pair:
 
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window of one side; all others stand still meanwhile: what they do could slow it down."""
-        with self._still(other for other in self.sides if other is not runner):
-            return self._window(runner, buffer, **options)
-
-    @contextlib.contextmanager
-    def _still(self, sides: Iterable[Runner | BaselineSide]) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for side in sides:
-                stack.enter_context(side.aside(rest=self.rests))
-            yield
-
-    def _window(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         usual: dict[str, Any] = {"check_mutation": False, "timed": True}
         gradient_alone = self.gradient_alone and runner is not self.candidate
         if gradient_alone or self.recorded:
             usual["mode"] = CallMode(gradient_alone=gradient_alone, recorded=self.recorded)
-        return runner.window(buffer, limit=self._limit(runner), **(usual | options))
+        with contextlib.ExitStack() as stack:
+            for other in self.sides:
+                if other is not runner:
+                    stack.enter_context(other.aside(rest=self.rests))
+            return runner.window(buffer, limit=self._limit(runner), **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window on new content."""
@@ -403,20 +395,14 @@ class Pair:
         """
         places = buffer.layout.shuffled_output_offsets()  # the same ones, so that outputs lie side by side
         windows = dict[int, Window]()
-        for of_candidate, sides in itertools.groupby(order, lambda side: side == CANDIDATE):
-            if of_candidate:
+        for side in order:
+            if side == CANDIDATE:
                 options = {"check_mutation": look, "keep": keep, "cut": cut, "places": places}
-                windows[next(sides)] = self.alone(self.candidate, buffer, **options)
+                windows[side] = self.alone(self.candidate, buffer, **options)
                 continue
-            with self._still([self.candidate]):  # stopped once for windows that follow each other
-                for side in sides:
-                    baseline = self.baselines[side]
-                    with self._still(other for other in self.baselines if other is not baseline):
-                        theirs = self._window(baseline, buffer, places=places)
-                    known = any(
-                        other != CANDIDATE for other in windows
-                    )  # the outputs of one are enough to compare with
-                    windows[side] = without_outputs(theirs) if known else theirs
+            theirs = self.alone(self.baselines[side], buffer, places=places)
+            known = any(other != CANDIDATE for other in windows)  # the outputs of one are enough to compare with
+            windows[side] = without_outputs(theirs) if known else theirs
         return windows
 
     def warm(self, buffer: WindowBuffer, windows: int, seconds: float, offer: Callable[[], float]) -> None:
@@ -442,8 +428,8 @@ class Pair:
         new. It comes later by the time in which those are drawn once more (``docs/threat-model.md``).
 
         Args:
-            order: as :meth:`in_turn` has it. All sides have their window: a window makes the next ones of its process
-                faster, so that leaving some out made calls of equal code look 2 % shorter (H200). Recorded calls need
+            order: as :meth:`in_turn` has it. A window makes the next ones of its process faster: when some were left
+                out, calls of equal code looked 2 % shorter (H200). So all sides have theirs; but recorded calls need
                 nothing of a process but their launch, and windows after the candidate's are left out.
 
         Raises:

@@ -247,6 +247,7 @@ class Timer:
         self._calls, self._get_baselines, self._noise = calls, baselines, noise
         self._limits, self._better = limits, better
         self._device, self._rests = calls.device, rests
+        self._own_paces: dict[Case, float] = {}
         self.untimed: dict[Case, str] = {}
         """Right cells that have no time, and why."""
 
@@ -348,6 +349,8 @@ class Timer:
             arbiter=lambda timed: _check_by_oracle(bound, known.call_layout, timed),
             usual=lambda call_ns: self._noise.of(call_ns, "call").usual,
             pace_ns=paces.get((case, "call"), 0.0),
+            own_pace_ns=self._own_paces.get(case, 0.0),
+            slowest_ns=1e9 * calls.slowest_s,
             recorded_pace_ns=paces.get((case, "device"), 0.0),
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
             anew=bound.problem is not None and bool(bound.problem.related),
@@ -368,6 +371,7 @@ class Timer:
         except BaselineError as error:
             raise _baseline_failed(f"{calls.task.name} failed at {case.key}", error, calls.protocol) from error
         paces[case, "call"] = statistics.median(run.samples.baseline_ns)
+        self._own_paces[case] = statistics.median(run.samples.candidate_ns)
         if run.device is not None:
             paces[case, "device"] = statistics.median(run.device.baseline_event_ns)
         if run.lost:
