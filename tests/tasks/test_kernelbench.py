@@ -1164,28 +1164,6 @@ def test_keys_and_values_are_as_many_though_the_first_are_read_alone(tmp_path, l
     assert len({k.shape[1] for k, _, _ in drawn}) > 2 and all(k.shape[1] == v.shape[1] for k, v, _ in drawn)
 
 
-PAGED = """rows = [x[t[: -(-int(n) // self.block)]].flatten(0, 1)[: int(n)] for t, n in zip(lengths, most)]
-        return torch.stack([one.sum(0) for one in rows])
-    def __init__(self, block):
-        super().__init__()
-        self.block = block"""
-
-
-def test_pages_have_as_many_rows_as_the_constructor_says(tmp_path):
-    """Pages of 38 rows beside a block of 8, and 24 rows in use of 16: who reads row by row failed."""
-    path = tmp_path / "problem.py"
-    inputs = "return [torch.randn(20, 8, 6), torch.arange(12).view(3, 4), torch.full((3,), 24)]"
-    varied_with(tmp_path, "return x", inputs)
-    text = path.read_text().replace("return x\n", f"{PAGED}\n").replace("return []", "return [8]")
-    path.write_text(text)
-    surveys = Surveys(ProblemFile(path))
-    drawn = [ModuleProblem(surveys.file, dims, "cpu") for _, dims in variants(surveys)]
-    assert len(drawn) > 3 and len({one.init_args[0] for one in drawn}) > 1
-    for one in drawn:
-        pages, table, used = one.inputs(1)
-        assert pages.shape[1] == one.init_args[0] and int(used.max()) <= table.shape[1] * pages.shape[1]
-
-
 GROUPS = """out = x.new_zeros(x.shape[0], most.shape[2])
         start = 0
         for size, group in zip(lengths.tolist(), most):

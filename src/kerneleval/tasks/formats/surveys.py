@@ -266,12 +266,9 @@ class Surveys:
         """
         if len(args) != len(self._own):
             return True
-        given = zip(self._own, args, strict=True)
-        pairs = [(a, b) for a, b in given if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
-        both = [pair for a, b in pairs for pair in zip(a.shape, b.shape, strict=False)]
-        tables = [(self._own[i].shape[-1], args[i].shape[-1]) for i in self._written if self._own[i].dim() > 1]
-        paged = [(a * n, b * m) for n, m in tables for a, b in both]  # of so many pages each
-        sizes = {(own, other) for own, other in (*both, *paged) if own != other}
+        both = zip(self._own, args, strict=True)
+        pairs = [(a, b) for a, b in both if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+        sizes = {pair for a, b in pairs for pair in zip(a.shape, b.shape, strict=False) if pair[0] != pair[1]}
         ends = []
         for own, other in ((self._own[i], args[i]) for i in self._written):
             same = own[own == other] if own.shape == other.shape else own[:0]

@@ -75,23 +75,8 @@ def units(surveys: Surveys) -> list[Unit]:
     it is equal to one size alone, it follows that, if lengths do as well.
     """
     if surveys.units is None:
-        surveys.units = _with_followers(surveys, _without_spare(surveys, _without_ignored(surveys, _units(surveys))))
+        surveys.units = _without_spare(surveys, _without_ignored(surveys, _units(surveys)))
     return list(surveys.units)
-
-
-def _with_followers(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
-    """Units, with numbers of the constructor that change no shape alone and are as large as one unit alone: how many
-    rows a page has, which a kernel may read of either.
-    """
-    made, known = list(found), {name for unit in found for name in unit.names}
-    for name, literal in surveys.file.literals.items():
-        sized = name.startswith("get_init_inputs") and literal.value >= _LEAST_LENGTH and not literal.bound
-        alike = [i for i, unit in enumerate(made) if unit.value == literal.value]
-        if sized and name not in known and not _NOT_A_SIZE.search(literal.hint) and len(alike) == 1:
-            both = made[alike[0]]._replace(names=(*made[alike[0]].names, name))
-            if any(surveys.drawn(both.at(v)) for v in (literal.value - 1, literal.value + 1, 2 * literal.value)):
-                made[alike[0]] = both
-    return made
 
 
 def _without_ignored(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
