@@ -557,33 +557,6 @@ def test_equal_integers_of_a_file_are_redrawn(tmp_path, forward, inputs):
     assert not torch.equal(problem.inputs(1)[1], problem.inputs(1, "redrawn")[1])
 
 
-@pytest.mark.parametrize(
-    ("forward", "mask", "whole"),
-    [
-        ("return x.masked_fill(m == 0, -1e9).softmax(-1)", "PADDED.long()", {0, 1}),
-        ("return x.masked_fill(m, -1e4).softmax(-1)", "~PADDED", {0, 1}),
-        ("return (x * m).sum(-1) / m.sum(-1).clamp(min=1)", "PADDED.float()", {0, 1}),
-        ("return (x * m).sum(-1) / m.sum(-1)", "PADDED.float()", {1}),
-        ("return x.masked_fill(m == 0, float('-inf')).softmax(-1)", "PADDED.long()", {1}),
-        ("return (x + m).softmax(-1)", "torch.where(PADDED, 0.0, -1e9)", {0}),  # rounding decides what is left of x
-        ("return (x[:, :8] * m).sum(-1)", "torch.ones(8, 8).tril().triu(-3)", set()),  # each is open to itself
-        ("return (x[:, :8] * m).sum(-1)", "torch.eye(8).flip(0)", set()),  # one-hot
-    ],
-)
-def test_rows_of_masks_are_closed_and_open_whole_where_the_file_says_what_comes_then(tmp_path, forward, mask, whole):
-    """Minus infinity in place of -1e9 passed, which is NaN in such a row."""
-    padded = "PADDED = torch.arange(12) < torch.tensor([[3], [9], [5], [11], [2], [7], [10], [4]])"
-    inputs = f"{padded}\nreturn [torch.randn(8, 12), {mask}]"
-    problem = read(write(tmp_path, forward, inputs, takes="x, m")).build({}, "cpu")
-    met = set[float]()
-    for seed in range(30):
-        drawn = problem.inputs(seed, "redrawn")[1]
-        rows = drawn[(drawn == drawn[:, :1]).all(-1)]
-        assert len(rows) == len(whole)
-        met |= set(rows[:, 0].tolist())
-    assert met == whole
-
-
 _IN_USE = "((torch.arange(48) < n[..., None])[..., None] * more[0]).sum((0, -2))"
 
 

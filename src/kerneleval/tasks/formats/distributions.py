@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +20,7 @@ from kerneleval.tasks.formats.edges import Edges
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import (
-    Family,
-    different,
-    families,
-    mask_values,
-    may_be_whole,
-    repeated,
-    says_sizes,
-)
+from kerneleval.tasks.formats.redrawn import Family, different, families, repeated, says_sizes
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -76,7 +68,6 @@ _ATTRIBUTES = (
     "padded",
     "filled",
     "roomy",
-    "whole",
     "shifted",
     "hidden",
     "alike",
@@ -115,7 +106,6 @@ class Safe:
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
     roomy: frozenset[int] = frozenset()
-    whole: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     shifted: frozenset[str] = frozenset()
     hidden: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -123,7 +113,7 @@ class Safe:
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All eighteen for :class:`ModuleProblem` as well."""
+    """All seventeen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -310,41 +300,24 @@ def _redraw(problem: ModuleProblem) -> list[int]:
         changed = any(depends(a, b) for a, b in zip(own(seed), exact, strict=True))
         return changed and all(torch.equal(a, b) for a, b in whole)
 
-    def takes_all(group: frozenset[int]) -> bool:
-        return all(takes(group, seed) for seed in _REDRAWN)
-
     found = set[int]()
     alone = [frozenset((index,)) for index in sorted(frozen - problem.kin)]
     for group in (*alone, *(frozenset().union(*family) for family in problem.families)):
         problem.kept = frozen - group
-        taken = takes_all(group)
+        taken = all(takes(group, seed) for seed in _REDRAWN)
         if not taken and (group <= problem.kin or any(problem.segments_end(index, drawn) for index in group)):
             problem.filled |= group
-            taken = takes_all(group)
+            taken = all(takes(group, seed) for seed in _REDRAWN)
         if taken:
             found |= group
             for index in group - problem.kin:
                 args = problem.inputs(1, "redrawn")
                 _find_unread(problem, index, args[index], args, weights)
-                _find_further(problem, index, plain[1], functools.partial(takes_all, group))
+                problem.roomy |= {index} if _has_room(problem, index, plain[1], weights) else set()
+                if index in problem.roomy and not all(takes(group, seed) for seed in _REDRAWN):
+                    problem.roomy -= {index}
     problem.kept = frozen - found
     return _unchanging(problem)
-
-
-def _find_further(problem: ModuleProblem, index: int, args: Sequence[Any], taken: Callable[[], bool]) -> None:
-    """Have ``problem.whole`` hold of which values rows of a mask may be throughout, and ``problem.roomy`` that equal
-    integers may be larger, as far as the file takes them.
-    """
-    own, weights = args[index], problem.weights(0)
-    values = mask_values(own) if may_be_whole(own) else None
-    shapes = [out.shape for out in problem.oracle(args, weights)]
-    for value in () if values is None else values.tolist():
-        given = [*args[:index], torch.full_like(own, value), *args[index + 1 :]]
-        if agrees_on(problem, given, weights) and [out.shape for out in problem.oracle(given, weights)] == shapes:
-            problem.whole = {**problem.whole, index: (*problem.whole.get(index, ()), value)}
-    if _has_room(problem, index, args, weights):
-        problem.roomy |= {index}
-        problem.roomy -= set() if taken() else {index}
 
 
 def _has_room(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:

@@ -169,8 +169,6 @@ class ModuleProblem:
     """Names of biases that ``far_mean`` moves as a whole: what comes behind takes that off again."""
     hidden: frozenset[int] = frozenset()
     """Positions of arguments that ``far_mean`` leaves alone: layers with such biases alone take them."""
-    whole: Mapping[int, tuple[float, ...]] = {}
-    """By the position of a mask, the numbers of which rows may be throughout."""
     roomy: frozenset[int] = frozenset()
     """Positions of equal integers that may be larger than the file's, as lengths below the number of rows may."""
     edges = Edges()
@@ -322,8 +320,7 @@ class ModuleProblem:
             return in_unequal_segments(own, end, generator, index in self.filled)
         if add_up(own, args):
             return in_other_order(own, generator)
-        room = self.room(index, args) if index in self.roomy else 0
-        return redrawn(own, generator, room, self.whole.get(index, ()))
+        return redrawn(own, generator, self.room(index, args) if index in self.roomy else 0)
 
     def room(self, index: int, args: Sequence[Any]) -> int:
         """Below what equal integers may become larger; 0: they may not."""

@@ -48,9 +48,7 @@ _CLOSED = -1000.0
 """Numbers below this, added to scores, leave nothing of them."""
 
 
-def redrawn(
-    tensor: torch.Tensor, generator: torch.Generator, room: int = 0, whole: Sequence[float] = ()
-) -> torch.Tensor | None:
+def redrawn(tensor: torch.Tensor, generator: torch.Generator, room: int = 0) -> torch.Tensor | None:
     """Another tensor that is as valid; None: none is known (equal steps, equal negative integers, sorted integers that
     do not begin at 0, single flags and floating numbers, floating numbers of eight bits).
 
@@ -61,16 +59,23 @@ def redrawn(
     last one and the longest part stay. All others are drawn from those of their line; where one number is negative, it
     marks what counts for nothing, and stays where it is. Of equal integers (lengths, types, steps so far) some become
     others: zeros ones, behind a place in their row, ones two, and larger ones as small as half, most of them as large
-    as below ``room`` if there is any. Some rows of masks are one of the numbers ``whole`` throughout.
+    as below ``room`` if there is any.
     """
     if not tensor.numel() or tensor.is_complex() or is_eight_bit(tensor):
         return None
-    values = mask_values(tensor)
-    if values is not None:
-        return _mask(tensor, values, generator, whole)
-    if tensor.dtype == torch.bool or tensor.is_floating_point():
+    if tensor.numel() == 1 and (tensor.dtype == torch.bool or tensor.is_floating_point()):
         return None
+    if tensor.dtype == torch.bool:
+        return _mask(tensor, torch.tensor([False, True], device=tensor.device), generator)
     low, high = (float(end) for end in tensor.aminmax())
+    if tensor.is_floating_point():
+        values = tensor.unique()
+        closing = 2 <= len(values) <= 16 and low < _CLOSED and high == 0
+        if are_ones(tensor) or (high == 1 and low == 0 and len(values) == 2):
+            closing, values = True, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device)
+        return _mask(tensor, values, generator) if closing else None
+    if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
+        return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)
     if low == high:
         return _unequal(tensor, int(low), generator, room) if 0 <= low < _LARGE else None
     if is_symmetric(tensor):
@@ -88,35 +93,6 @@ def redrawn(
             return lines.gather(-1, _uniform(lines.shape, generator).argsort(-1)).movedim(-1, longest).contiguous()
         return tensor.index_select(longest, _order(tensor.shape[longest], generator))
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
-
-
-def mask_values(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The numbers of a mask, in order; None: it is none, or a single one."""
-    if not tensor.numel() or (tensor.numel() == 1 and (tensor.dtype == torch.bool or tensor.is_floating_point())):
-        return None
-    both = torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device)
-    if tensor.dtype == torch.bool:
-        return both
-    low, high = (float(end) for end in tensor.aminmax())
-    if tensor.is_floating_point():
-        values = tensor.unique()
-        if are_ones(tensor) or (high == 1 and low == 0 and len(values) == 2):
-            return both
-        return values if 2 <= len(values) <= 16 and low < _CLOSED and high == 0 else None
-    return both if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1 else None
-
-
-def may_be_whole(tensor: torch.Tensor) -> bool:
-    """Whether rows of a mask may be of one value throughout: it is not one-hot or the like, and no square one that has
-    one value where an element meets itself, as causal ones have.
-    """
-    values = mask_values(tensor)
-    if values is None or tensor.shape[-1] < 2 or _are_even(tensor.reshape(-1, tensor.shape[-1]), values):
-        return False
-    if tensor.dim() < 2 or tensor.shape[-2] != tensor.shape[-1]:
-        return True
-    own = tensor.diagonal(dim1=-2, dim2=-1)
-    return bool((own != own.reshape(-1)[0]).any())
 
 
 def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator, room: int) -> torch.Tensor:
@@ -296,25 +272,17 @@ def are_ones(tensor: torch.Tensor) -> bool:
     return sum(size > 1 for size in tensor.shape) > 1 and bool((tensor == 1).all())
 
 
-def _are_even(table: torch.Tensor, values: torch.Tensor) -> bool:
-    """Whether every row has as many of each value, and none is of one throughout."""
-    counts = torch.stack([(table == value).sum(-1) for value in values])
-    return len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < table.shape[-1]
-
-
-def _mask(
-    tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator, whole: Sequence[float]
-) -> torch.Tensor:
+def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each row in another order, and a part of it drawn anew, though not where every row has as many of each value, as
-    in one-hot rows. At least one place of each value that a row has stays, but for one row in eight, and one for each
-    of the numbers ``whole``, which is that number throughout. What is symmetric, as the edges of a graph, stays so,
-    where that makes another: rows and columns change places alike.
+    in one-hot rows. At least one place of each value that a row has stays. What is symmetric, as the edges of a graph,
+    stays so, where that makes another: rows and columns change places alike.
     """
     if is_symmetric(tensor) and not torch.equal(tensor, moved := _relabelled(tensor, generator)):
         return moved
     width = next(size for size in reversed(tensor.shape) if size > 1)
     table = tensor.reshape(-1, width)
-    even = _are_even(table, values)
+    counts = torch.stack([(table == value).sum(-1) for value in values])
+    even = len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < width
     pieces = []
     for rows in table.split(max(1, _PIECE // width)):
         mixed = rows.gather(-1, _uniform(rows.shape, generator).argsort(-1))
@@ -324,16 +292,7 @@ def _mask(
             free &= ~(here & (here.cumsum(-1) == 1))
         drawn = torch.randint(len(values), rows.shape, generator=generator, device=rows.device)
         pieces.append(torch.where(free, values[drawn], mixed))
-    found = torch.cat(pieces)
-    if whole:
-        count = max(len(whole) if len(found) > len(whole) else 1, len(found) // 8)
-        places = torch.randperm(max(2, len(found)), generator=generator, device=found.device)  # of one row, each second
-        places = places[:count][places[:count] < len(found)]
-        first = torch.randint(len(whole), (1,), generator=generator, device=found.device)
-        turns = first + torch.arange(len(places), device=found.device)
-        numbers = torch.tensor(whole, dtype=found.dtype, device=found.device)
-        found[places] = numbers[turns % len(whole), None].expand(-1, width)
-    return found.view(tensor.shape)
+    return torch.cat(pieces).view(tensor.shape)
 
 
 def _relabelled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
