@@ -557,37 +557,6 @@ def test_equal_integers_of_a_file_are_redrawn(tmp_path, forward, inputs):
     assert not torch.equal(problem.inputs(1)[1], problem.inputs(1, "redrawn")[1])
 
 
-_IN_USE = "((torch.arange(48) < n[..., None])[..., None] * more[0]).sum((0, -2))"
-
-
-@pytest.mark.parametrize(
-    ("forward", "inputs", "larger"),
-    [
-        (f"{_IN_USE} + x", "torch.randn(4, 48, 5), torch.tensor([32])", True),
-        (f"{_IN_USE} + x", "torch.randn(4, 48, 5), torch.full((4,), 32, dtype=torch.int16)", True),
-        ("more[0][:, : int(n)].cumsum(1)[:, -1].sum(0) + x", "torch.randn(4, 48, 5), torch.tensor(32)", True),
-        ("more[0][n].sum() + x", "torch.randn(48), torch.tensor([20])", True),  # a place in a table
-        # rows are cut off where those of two blocks end, and no number says so
-        (
-            "more[0].view(4, -1, 5)[:, :33][:, : int(n)].sum((0, 1)) + x",
-            "torch.randn(4, 48, 5), torch.tensor(32)",
-            False,
-        ),
-        (f"{_IN_USE} + x", "torch.randn(4, 48, 5), torch.tensor([32]), 32", False),  # the most that there may be
-        ("more[0][:, : int(n)].sum((0, 1)) + x", "torch.randn(4, 48, 5), torch.tensor(48)", False),
-        ("more[0].split(int(n))[0].sum() + x", "torch.randn(48), torch.tensor(3)", False),
-    ],
-)
-def test_fewer_rows_in_use_than_there_are_may_be_more(tmp_path, forward, inputs, larger):
-    """A kernel that took no more than the file's own 32 of 48 rows passed."""
-    inputs = f"return [torch.rand(5), {inputs}]"
-    problem = read(write(tmp_path, f"n = more[1]\nreturn {forward}", inputs)).build({}, "cpu")
-    own = int(problem.inputs(1)[2].flatten()[0])
-    drawn = [problem.inputs(seed, "redrawn")[2] for seed in range(30)]
-    assert any(bool((one < own).any()) for one in drawn) and (max(int(one.max()) for one in drawn) > own) is larger
-    assert all(bool((one < 48).all()) or int(one.max()) == own for one in drawn)
-
-
 def test_equal_parts_of_the_rows_of_another_input_stay(tmp_path):
     forward = "return torch.cat([p * (i + 1) for i, p in enumerate(x[: ids.sum()].split(ids.tolist()))]).sum(0) + x"
     task = read(write(tmp_path, forward, "return [torch.rand(12, 4), torch.full((3,), 4)]", takes="x, ids"))

@@ -1155,15 +1155,6 @@ def test_no_more_is_used_than_there_is(tmp_path):
     assert all(some <= rows for some, rows in used) and {some for some, _ in used} >= {1, 10, 19}
 
 
-@pytest.mark.parametrize("length", ["20", "torch.tensor(20)"])
-def test_keys_and_values_are_as_many_though_the_first_are_read_alone(tmp_path, length):
-    """There were 128 keys beside 48 values: who masks what is not in use raised."""
-    inputs = f"return [torch.randn(4, 48, 8), torch.randn(4, 48, 6), {length}]"
-    _, dims, _ = varied_with(tmp_path, "return x[:, :most].mT @ lengths[:, :most]", inputs)
-    drawn = [ModuleProblem(ProblemFile(tmp_path / "problem.py"), one, "cpu").inputs(1) for one in dims]
-    assert len({k.shape[1] for k, _, _ in drawn}) > 2 and all(k.shape[1] == v.shape[1] for k, v, _ in drawn)
-
-
 GROUPS = """out = x.new_zeros(x.shape[0], most.shape[2])
         start = 0
         for size, group in zip(lengths.tolist(), most):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,7 +66,6 @@ _ATTRIBUTES = (
     "families",
     "padded",
     "filled",
-    "roomy",
     "shifted",
     "hidden",
     "alike",
@@ -105,7 +103,6 @@ class Safe:
     families: tuple[Family, ...] = ()
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
-    roomy: frozenset[int] = frozenset()
     shifted: frozenset[str] = frozenset()
     hidden: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -113,7 +110,7 @@ class Safe:
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All seventeen for :class:`ModuleProblem` as well."""
+    """All sixteen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -313,25 +310,8 @@ def _redraw(problem: ModuleProblem) -> list[int]:
             for index in group - problem.kin:
                 args = problem.inputs(1, "redrawn")
                 _find_unread(problem, index, args[index], args, weights)
-                problem.roomy |= {index} if _has_room(problem, index, plain[1], weights) else set()
-                if index in problem.roomy and not all(takes(group, seed) for seed in _REDRAWN):
-                    problem.roomy -= {index}
     problem.kept = frozen - found
     return _unchanging(problem)
-
-
-def _has_room(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
-    """Whether equal integers may be larger than the file's own: the two largest that there is room for give outputs of
-    the same shapes, and each others. What is cut off where a table ends gives the same for both.
-    """
-    own, room = args[index], problem.room(index, args)
-    both = [[*args[:index], torch.full_like(own, room - less), *args[index + 1 :]] for less in (1, 2)]
-    if not room or not all(agrees_on(problem, given, weights) for given in both):
-        return False
-    outs = [problem.oracle(given, weights) for given in (args, *both)]
-    if any([out.shape for out in made] != [out.shape for out in outs[0]] for made in outs[1:]):
-        return False
-    return all(any(map(depends, *pair)) for pair in itertools.combinations(outs, 2))
 
 
 _COUNTER = re.compile(r"(^|_)(step|start|pos|position|offset|shift|past|t|timestep|iter|iteration|idx|index)(_|s?$)")

@@ -62,7 +62,6 @@ from kerneleval.tasks.formats.redrawn import (
     redrawn,
     repeated,
     repeated_dims,
-    room_above,
     says_sizes,
 )
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
@@ -169,8 +168,6 @@ class ModuleProblem:
     """Names of biases that ``far_mean`` moves as a whole: what comes behind takes that off again."""
     hidden: frozenset[int] = frozenset()
     """Positions of arguments that ``far_mean`` leaves alone: layers with such biases alone take them."""
-    roomy: frozenset[int] = frozenset()
-    """Positions of equal integers that may be larger than the file's, as lengths below the number of rows may."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 
@@ -318,14 +315,7 @@ class ModuleProblem:
         own: torch.Tensor = args[index]
         if end := self.segments_end(index, args):
             return in_unequal_segments(own, end, generator, index in self.filled)
-        if add_up(own, args):
-            return in_other_order(own, generator)
-        return redrawn(own, generator, self.room(index, args) if index in self.roomy else 0)
-
-    def room(self, index: int, args: Sequence[Any]) -> int:
-        """Below what equal integers may become larger; 0: they may not."""
-        own = args[index]
-        return room_above(own, [*args, *tree_leaves((self.init_args, self.init_keywords))]) if own.numel() else 0
+        return in_other_order(own, generator) if add_up(own, args) else redrawn(own, generator)
 
     def segments_end(self, index: int, args: Sequence[Any]) -> int:
         """Where an argument holds offsets of equal segments that may become others: their end. Else 0."""

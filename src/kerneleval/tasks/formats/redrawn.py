@@ -27,12 +27,6 @@ _LARGE = 1 << 31
 _MIXED = 0.5
 """Part of the elements that are drawn anew, beyond another order."""
 
-_LARGER = 0.75
-"""Part of equal integers that become larger ones, where there is room for them."""
-
-_LEAST = 4
-"""Smaller equal integers are types, axes and the like, and no lengths."""
-
 _Pair = tuple[torch.Tensor, torch.Tensor]
 """The file's own tensor, and another in its place."""
 
@@ -48,7 +42,7 @@ _CLOSED = -1000.0
 """Numbers below this, added to scores, leave nothing of them."""
 
 
-def redrawn(tensor: torch.Tensor, generator: torch.Generator, room: int = 0) -> torch.Tensor | None:
+def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
     """Another tensor that is as valid; None: none is known (equal steps, equal negative integers, sorted integers that
     do not begin at 0, single flags and floating numbers, floating numbers of eight bits).
 
@@ -58,8 +52,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator, room: int = 0) -> 
     segments stay sorted, each in use. Other sorted integers from 0 on may be offsets: their steps change places, so the
     last one and the longest part stay. All others are drawn from those of their line; where one number is negative, it
     marks what counts for nothing, and stays where it is. Of equal integers (lengths, types, steps so far) some become
-    others: zeros ones, behind a place in their row, ones two, and larger ones as small as half, most of them as large
-    as below ``room`` if there is any.
+    others: zeros ones, behind a place in their row, ones two, and larger ones as small as half.
     """
     if not tensor.numel() or tensor.is_complex() or is_eight_bit(tensor):
         return None
@@ -77,7 +70,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator, room: int = 0) -> 
     if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
         return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)
     if low == high:
-        return _unequal(tensor, int(low), generator, room) if 0 <= low < _LARGE else None
+        return _unequal(tensor, int(low), generator) if 0 <= low < _LARGE else None
     if is_symmetric(tensor):
         return _relabelled(tensor, generator)
     longest = max(range(tensor.dim()), key=lambda dim: tensor.shape[dim])
@@ -95,7 +88,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator, room: int = 0) -> 
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
 
 
-def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator, room: int) -> torch.Tensor:
+def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator) -> torch.Tensor:
     """Some of the elements, which all have this value, with others: at least one of them, and not all of several. Of
     zeros those behind a place in each row, as segments and types of tokens are.
     """
@@ -107,24 +100,8 @@ def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator, room:
         return (torch.arange(width, device=tensor.device) >= begins).to(tensor.dtype).view(tensor.shape)
     least, most = (value + 1, value + 1) if value < 2 else ((value + 1) // 2, value - 1)
     others = torch.randint(least, most + 1, tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
-    if room > value + 1:
-        larger = torch.randint(value + 1, room, tensor.shape, generator=generator, device=tensor.device)
-        others = torch.where(_uniform(tensor.shape, generator) < _LARGER, larger.to(tensor.dtype), others)
     places = torch.randperm(tensor.numel(), generator=generator, device=tensor.device).view(tensor.shape)
     return torch.where(places < (tensor.numel() + 1) // 2, others, tensor)
-
-
-def room_above(tensor: torch.Tensor, beside: Sequence[object]) -> int:
-    """Below what equal integers above some others stay: the next size of another argument, or plain number, that is no
-    less. Of 48 rows 32 are in use, and may be 47. 0: there is none, or it is the integers' own value.
-    """
-    if not tensor.numel() or not _is_whole(tensor) or not bool((tensor == tensor.flatten()[0]).all()):
-        return 0
-    others = [one for one in beside if one is not tensor]
-    sizes = {size for one in others if isinstance(one, torch.Tensor) for size in one.shape}
-    value = int(tensor.flatten()[0])
-    room = min((size for size in {*sizes, *_single(others)} if size >= value >= _LEAST), default=0)
-    return room if value + 1 < room <= torch.iinfo(tensor.dtype).max else 0
 
 
 def says_sizes(tensor: torch.Tensor, beside: Sequence[object]) -> bool:

@@ -104,8 +104,7 @@ def _is_ignored(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> bool:
 
 def _without_spare(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
     """Units, of which none changes alone how much is given that is not read, as the masks of all items but the first
-    one: a candidate may read any. It follows the unit that changes as much of another argument, or stays. Two that
-    would follow one another are one: the rows of keys and of values, of which the first ones are in use.
+    one: a candidate may read any. It follows the unit that changes as much of another argument, or stays.
     """
     spare = {unit: beside for unit in found if (beside := _spare_beside(surveys, unit, found))}
     kept = [unit for unit in found if unit not in spare]
@@ -113,14 +112,12 @@ def _without_spare(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
         twins = [i for i, one in enumerate(kept) if one.value == unit.value and _changes(surveys, one) & beside]
         for first in twins[:1]:
             kept[first] = kept[first]._replace(names=(*kept[first].names, *unit.names))
-        if not twins and any(_changes(surveys, one) & beside for one in spare if one != unit):
-            kept.append(unit)  # the others follow it in their turn
     return kept
 
 
 def _spare_beside(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> set[tuple[int, int]]:
-    """The (argument, dim) pairs of the same size beside those of a unit of which the last element is not read; empty:
-    it is, or there are no such pairs.
+    """The (argument, dim) pairs of the same size beside those of a unit of which the first element alone is read;
+    empty: more of them is read, or there are no such pairs.
     """
     changed = _changes(surveys, unit)
     specs = enumerate(surveys.at({}).arguments)
@@ -132,10 +129,10 @@ def _spare_beside(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> set[tu
         dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS, [one for one in every if one != unit])
         problem = ModuleProblem(surveys.file, dims, "cpu")
         args, weights = problem.inputs(1), problem.weights(1)
-        rest = list(args)
+        first = list(args)
         for index, dim in changed:
-            rest[index] = rest[index].narrow(dim, 0, rest[index].shape[dim] - 1)
-        pairs = list(zip(problem.oracle(args, weights), problem.oracle(rest, weights), strict=True))
+            first[index] = first[index].narrow(dim, 0, 1)
+        pairs = list(zip(problem.oracle(args, weights), problem.oracle(first, weights), strict=True))
         return beside if all(torch.equal(a, b) for a, b in pairs) else set()
     except UsageError:
         return set()
