@@ -67,7 +67,7 @@ _ATTRIBUTES = (
     "padded",
     "filled",
     "shifted",
-    "hidden",
+    "behind_layers",
     "alike",
     "counters",
     "ordered",
@@ -104,7 +104,7 @@ class Safe:
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
     shifted: frozenset[str] = frozenset()
-    hidden: frozenset[int] = frozenset()
+    behind_layers: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
@@ -506,6 +506,9 @@ def _slow(problem: ModuleProblem) -> Slow | None:
 _SHIFT = 10.0
 """By how many deviations of what a layer makes its bias is moved to see whether outputs stay."""
 
+_MOST_BIASES = 16
+"""So many biases of a problem file are tried, by name: each takes a run of the reference in fp64."""
+
 _LOOKS = ("__get__", "size", "dim", "numel", "contiguous", "untyped_storage")
 """Calls that take no numbers of a tensor."""
 
@@ -549,12 +552,12 @@ def _with_far_mean(problem: ModuleProblem, made: Survey, offered: Sequence[str])
 
 def _shift(problem: ModuleProblem) -> None:
     """Have ``problem.shifted`` hold the biases that may be moved as a whole with no change of an output, because a mean
-    is taken off behind, and ``problem.hidden`` the inputs that layers alone take then.
+    is taken off behind, and ``problem.behind_layers`` the inputs that layers alone take then.
     """
     args, weights = problem.inputs(1), problem.weights(0)
     own = problem.oracle(args, weights)
     biases = [name for name in sorted(problem.parameters) if name.rpartition(".")[2] == "bias"]
-    for name in biases:
+    for name in biases[:_MOST_BIASES]:
         step = _SHIFT * problem.deviation(name, weights)
         others = problem.oracle(args, {**weights, name: weights[name].double() + step}) if step else ()
         if others and not any(depends(a, b, _SAME) for a, b in zip(own, others, strict=True)):
@@ -564,13 +567,15 @@ def _shift(problem: ModuleProblem) -> None:
         problem.reference(args, weights)
     if problem.shifted:
         told = {i: consumers.names[id(value)] for i, value in enumerate(args)}
-        problem.hidden = frozenset(i for i, names in told.items() if names and all(map(_LAYERS.fullmatch, names)))
+        problem.behind_layers = frozenset(
+            i for i, names in told.items() if names and all(map(_LAYERS.fullmatch, names))
+        )
 
 
 def _is_near_far_from_zero(problem: ModuleProblem) -> bool:
     """Whether the problem is near fp64 at one of the far means, with its biases moved or else without."""
-    for shifted, hidden in dict.fromkeys(((problem.shifted, problem.hidden), (frozenset(), frozenset()))):
-        problem.shifted, problem.hidden = shifted, hidden
+    for shifted, behind in dict.fromkeys(((problem.shifted, problem.behind_layers), (frozenset(), frozenset()))):
+        problem.shifted, problem.behind_layers = shifted, behind
         for problem.far in FAR_MEANS:
             if agrees(problem, problem.weights(0, "far_mean"), "far_mean"):
                 return True

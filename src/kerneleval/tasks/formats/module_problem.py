@@ -166,7 +166,7 @@ class ModuleProblem:
     """Positions of offsets between which there is always something."""
     shifted: frozenset[str] = frozenset()
     """Names of biases that ``far_mean`` moves as a whole: what comes behind takes that off again."""
-    hidden: frozenset[int] = frozenset()
+    behind_layers: frozenset[int] = frozenset()
     """Positions of arguments that ``far_mean`` leaves alone: layers with such biases alone take them."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
@@ -364,7 +364,7 @@ class ModuleProblem:
                     args[index] = made.abs() * value.sign() if index in traits.positive else made
 
     def _spared(self, distribution: str) -> frozenset[int]:
-        return self.hidden if distribution == "far_mean" else frozenset()
+        return self.behind_layers if distribution == "far_mean" else frozenset()
 
     def _on_edges(self, index: int, args: Sequence[Any], generator: torch.Generator) -> torch.Tensor:
         """An argument with numbers at which it meets a step."""

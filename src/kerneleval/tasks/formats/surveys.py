@@ -44,7 +44,7 @@ class Surveys:
         self.units: list[Any] | None = None
         """What can be varied (``sweep.py``), where that was asked."""
         self.batch: tuple[str, ...] | None = None
-        """Whether it takes several items in place of a batch of one (``sweep.py``), where that was asked."""
+        """The batches of one in place of which it takes several items (``sweep.py``); None: not asked so far."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:
         """The survey at these dims; raises UsageError where the file raises."""
