@@ -1037,7 +1037,7 @@ def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifte
     inputs = "return [torch.randn(6, 9), torch.randn(6, 12)]"
     task = read(write(tmp_path, forward, inputs, "self.l = nn.Linear(9, 12)"))
     problem = task.build({}, "cpu")
-    assert problem.shifted == shifted and problem.hidden == hidden and "far_mean" in task.distributions
+    assert problem.shifted == shifted and problem.behind_layers == hidden and "far_mean" in task.distributions
     weights, far = problem.weights(1), problem.weights(1, "far_mean")
     assert {name for name in weights if not torch.equal(weights[name], far[name])} == shifted
     x, now = problem.inputs(1)[0], problem.inputs(1, "far_mean")[0]
