@@ -143,6 +143,19 @@ def test_linear_biases_that_grow_along_the_keys_pass() -> None:
         assert not matches([alibi(*args, window=1024)], expectation)
 
 
+def test_linear_biases_that_grow_along_the_pages_pass() -> None:
+    task = find("paged_attention_v2")
+    dims = {"B": 2, "R": 2, "G": 2, "W": 2, "S": 16, "V": 200, "N": 96}
+    case = case_of(task.name, dims, distribution="outlier")
+    for seed in (0, 2, 4, 10):  # all four were wrong
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args).widest
+        by_columns = task.unfused[1]
+        assert matches([by_columns(*args)], expectation)
+        slopes = next(i for i, arg in enumerate(args) if isinstance(arg, Tensor) and arg.shape == (4,))
+        assert not matches([by_columns(*[0.99 * a if i == slopes else a for i, a in enumerate(args)])], expectation)
+
+
 def test_keys_far_away_have_weight_beside_linear_biases() -> None:
     """Slopes were up to 1: attention of the last 512 keys passed, as slopes of models (from 1 / 256) do not let it."""
     task = find("alibi_attention")

@@ -90,9 +90,31 @@ def _v2(
     scale: float,
     attend: Attend = at_once,
 ) -> Tensor:
+    tensors = query, keys, values, table, lengths, slopes
+    return _with_biases(tensors, lengths - 1, scale, attend)
+
+
+def _v2_by_columns(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    slopes: Tensor,
+    scale: float,
+    attend: Attend = at_once,
+) -> Tensor:
+    """The same with biases that begin at the first key, as in ``_alibi_by_columns``."""
+    tensors = query, keys, values, table, lengths, slopes
+    return _with_biases(tensors, torch.zeros_like(lengths), scale, attend)
+
+
+def _with_biases(tensors: tuple[Tensor, ...], unbiased: Tensor, scale: float, attend: Attend) -> Tensor:
+    """``unbiased``: the key of each sequence whose bias is 0."""
+    query, keys, values, table, lengths, slopes = tensors
     keys, values = _together(keys, values)
     seen = _seen(table, keys.shape[1], lengths)
-    behind = torch.arange(seen.shape[-1], device=seen.device) - (lengths[:, None] - 1)
+    behind = torch.arange(seen.shape[-1], device=seen.device) - unbiased[:, None]
     bias = (slopes[:, None, None] * behind[:, None, None]).masked_fill(~seen, float("-inf"))
     return attend(query[:, :, None], _pages(keys, table), _pages(values, table), scale, bias).squeeze(2)
 
@@ -184,8 +206,16 @@ def _relations(tensors: int) -> tuple[Any, ...]:
     return (resampling("sequence_resampling", own, {0: 0}), homogeneity({2: -2.0}, {0: -2.0}))
 
 
-def _paged(name: str, summary: str, reference: Callable[..., Tensor], args: tuple[Any, ...], **more: Any) -> Task:
-    """A task of attention over pages; ``more`` as ``define.operator`` takes it."""
+def _paged(
+    name: str,
+    summary: str,
+    reference: Callable[..., Tensor],
+    args: tuple[Any, ...],
+    *,
+    wider: tuple[Callable[..., Tensor], ...] = (),
+    **more: Any,
+) -> Task:
+    """A task of attention over pages; ``more`` as ``define.operator`` takes it, ``wider`` as ``variants.py`` has it."""
     settings: dict[str, Any] = {
         "dims": (*_BATCH, *_CACHE, size("N", high=256)),
         "derive": _SHAPES,
@@ -202,7 +232,10 @@ def _paged(name: str, summary: str, reference: Callable[..., Tensor], args: tupl
         summary,
         args=args,
         reference=reference,
-        unfused=tuple(functools.partial(reference, attend=attend) for attend in (separately_late, separately)),
+        # of several forms fp32 asks the first two, half types the last two
+        unfused=tuple(
+            functools.partial(f, attend=a) for f in (*wider, reference) for a in (separately_late, separately)
+        ),
         without=("large_scale",),
         nonfinite=False,
         no_backward="caches have no gradient",
@@ -229,6 +262,7 @@ TASKS = (
         (_QUERY, *_APART, _TABLE, _LENGTHS, data("slopes", "heads", values="uniform", fan_in="steps"), _SCALE),
         derive={**_SHAPES, "steps": "16 ** 2"},  # slopes up to 1 / 16, as of alibi_attention
         dims=(fixed("B", high=4), *_BATCH[1:], *_CACHE, size("N", high=1024)),
+        wider=(_v2_by_columns,),
     ),
     _paged(
         "paged_attention_gqa",
