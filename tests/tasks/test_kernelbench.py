@@ -1406,6 +1406,9 @@ def test_a_batch_of_one_behind_the_steps_grows(tmp_path, forward, inputs, init):
         ("return more[0] @ x", "[torch.randn(40, 1), torch.randn(7, 40)]", "None"),  # a vector
         ("return self.l(x)", "[torch.randn(40, 1, 7)]", "nn.BatchNorm1d(1)"),
         ("return x.squeeze(1).cumsum(0)", "[torch.randn(40, 1, 7)]", "None"),
+        ("return (x - x.mean(0)) / (x.std(0) + 1e-5)", "[torch.randn(40, 1, 7)]", "None"),  # of a batch of 40
+        ("return x / x.amax(0)", "[torch.randn(40, 1, 7).abs()]", "None"),
+        ("return x.softmax(0)", "[torch.randn(40, 1, 7)]", "None"),
     ],
 )
 def test_other_dims_of_one_stay(tmp_path, forward, inputs, init):

@@ -576,7 +576,8 @@ def _is_near_far_from_zero(problem: ModuleProblem) -> bool:
     """Whether the problem is near fp64 at one of the far means, with its biases moved or else without."""
     for shifted, behind in dict.fromkeys(((problem.shifted, problem.behind_layers), (frozenset(), frozenset()))):
         problem.shifted, problem.behind_layers = shifted, behind
-        for problem.far in FAR_MEANS:
+        for far in FAR_MEANS:
+            problem.far = far
             if agrees(problem, problem.weights(0, "far_mean"), "far_mean"):
                 return True
     return False

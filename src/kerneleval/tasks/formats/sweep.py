@@ -248,7 +248,10 @@ def _takes_items(surveys: Surveys, name: str) -> bool:
     batches = [dim for a, b in zip(own.outputs, small.outputs, strict=True) for dim in _apart(a, b)]
     try:
         problem = ModuleProblem(surveys.file, dims | {name: _ITEMS}, "cpu")
-        return bool(grown) and _keeps_items_apart(problem, grown, batches) and (not place or _mixes_rows(problem))
+        named = " ".join(base.operators)
+        attends = "attention" in named or ("softmax" in named and bool({"bmm", "baddbmm"} & base.operators))
+        apart = bool(grown) and _keeps_items_apart(problem, grown, batches)
+        return apart and (not place or _are_steps(problem, attends=attends))
     except UsageError:
         return False
 
@@ -278,24 +281,28 @@ def _keeps_items_apart(problem: ModuleProblem, grown: Mapping[int, int], batches
     return True
 
 
-def _mixes_rows(problem: ModuleProblem) -> bool:
-    """Whether other outputs than the first or the last hang on the first or the last row of the inputs: they are steps
-    of one sequence. Else the second dim may be steps or channels, of which a kernel may take one alone.
+def _are_steps(problem: ModuleProblem, *, attends: bool) -> bool:
+    """Whether the rows of the inputs are the steps of one sequence: other outputs than the first or the last hang on
+    the first or the last row, and their order counts, but for attention (``attends``). Else rows may be items of which
+    a mean is taken, and the second dim may be steps or channels, of which a kernel may take one alone.
     """
     args, others, weights = problem.inputs(1), problem.inputs(2), problem.weights(1)
     own = problem.oracle(args, weights)
     rows = next(len(value) for value in args if isinstance(value, torch.Tensor))
+    ours = {i for i, value in enumerate(args) if isinstance(value, torch.Tensor) and value.shape[:1] == (rows,)}
 
-    def moved(value: Any, other: Any, end: int) -> Any:
-        if not isinstance(value, torch.Tensor) or value.shape[:1] != (rows,):
-            return value
-        return torch.cat([other[:1], value[1:]] if end == 0 else [value[:-1], other[-1:]])
+    def changed(change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        given = [change(a, b) if i in ours else a for i, (a, b) in enumerate(zip(args, others, strict=True))]
+        return tuple(problem.oracle(given, weights))
 
-    for end, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
-        made = problem.oracle([moved(a, b, end) for a, b in zip(args, others, strict=True)], weights)
-        if any(len(a) == rows > 1 and depends(a[rest], b[rest]) for a, b in zip(own, made, strict=True)):
-            return True
-    return False
+    def tells(made: Sequence[torch.Tensor], part: slice, turn: int = 0) -> bool:
+        pairs = zip(own, made, strict=True)
+        return any(len(a) == rows > 1 and depends(a.roll(turn, 0)[part], b[part]) for a, b in pairs)
+
+    first, last = slice(1, None), slice(None, -1)
+    mixed = tells(changed(lambda a, b: torch.cat([b[:1], a[1:]])), first)
+    mixed = mixed or tells(changed(lambda a, b: torch.cat([a[:-1], b[-1:]])), last)
+    return mixed and (attends or tells(changed(lambda a, _: a.roll(1, 0)), slice(None), 1))
 
 
 def own_dims(surveys: Surveys) -> dict[str, int]:
