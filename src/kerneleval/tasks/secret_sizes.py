@@ -752,16 +752,17 @@ def _tall(task: Task, memory_bytes: int, fits: Fits, part: Fits, *, columns: int
 def _long(task: Task, fits: Fits, rows: int) -> Iterator[dict[str, int]]:
     """Sizes of which a dim is more than an unsigned number of 16 bits holds, or more than any planned one where it may
     not be so long (``Dim.long``). The others are small, and thin where they are in a tensor with it: ``rows`` at least,
-    where so many fit.
+    where so many fit, or else one of them is.
     """
     shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
     for dim in (dim for dim in task.dims if dim.long):
         beside = [d for d in task.dims if d != dim and any({d.name, dim.name} <= {*shape} for shape in shapes)]
         shortest = _LONG if dim.long > _LONG else dim.high + 1
+        chosen = _CHANCE.choice([d for d in beside if d.high >= rows] or beside or [dim])
         for trial in range(_TRIALS):
             room = (dim.long - shortest) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
-            most = max(0, _THIN - trial)
-            steps = {d: _CHANCE.randint(min(rows - 1, most), most) for d in beside}
+            most = {d: max(0, _THIN - (max(0, trial - _THIN) if d is chosen else trial)) for d in beside}
+            steps = {d: _CHANCE.randint(min(rows - 1, most[d]), most[d]) for d in beside}
             thin = {d.name: min(d.high, d.least + more * d.multiple_of) for d, more in steps.items()}
             dims = _base(task, trial) | thin | {dim.name: shortest + int(room)}
             if task.allows(dims) and fits(dims):
