@@ -754,11 +754,13 @@ def _long(task: Task, fits: Fits, rows: int) -> Iterator[dict[str, int]]:
     not be so long (``Dim.long``). The others are small, and thin where they are in a tensor with it: ``rows`` at least,
     where so many fit, or else one of them is.
     """
-    shapes = [arg.shape.split() for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
+    tensors = [arg for arg in (*task.table.args, *task.table.outputs) if isinstance(arg, Arg)]
+    shapes = [arg.shape.split() for arg in tensors]
     for dim in (dim for dim in task.dims if dim.long):
         beside = [d for d in task.dims if d != dim and any({d.name, dim.name} <= {*shape} for shape in shapes)]
         shortest = _LONG if dim.long > _LONG else dim.high + 1
-        chosen = _CHANCE.choice([d for d in beside if d.high >= rows] or beside or [dim])
+        row = {name for arg in tensors for name in arg.along.split()}
+        chosen = _CHANCE.choice([d for d in beside if d.high >= rows and d.name not in row] or beside or [dim])
         for trial in range(_TRIALS):
             room = (dim.long - shortest) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
             most = {d: max(0, _THIN - (max(0, trial - _THIN) if d is chosen else trial)) for d in beside}

@@ -848,16 +848,20 @@ def _all_different(specs: Sequence[Argument], values: Sequence[Any]) -> None:
 
 def _last_places(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
     """In every second row, from the first or the second one on: indices of one place in each row name the least
-    element, which has the largest rank, and numbers of places are all of the row's.
+    element, which has the largest rank, numbers of places are all of the row's, and one of the numbers that are sought
+    in the row is above all of its elements.
     """
     tensors = [(spec, value) for spec, value in zip(specs, values, strict=True) if isinstance(spec, TensorSpec)]
     for row, value in tensors:
         for spec, places in tensors if row.along and value.ndim > 1 and value.numel() else ():
+            generator = stream(seed, f"last places {spec.name}", "cpu")
             if spec.role == "index" and spec.shape == value.shape[:-1] and spec.high - spec.low == value.shape[-1]:
-                first = int(torch.randint(2, (), generator=stream(seed, f"last places {spec.name}", "cpu"))) % len(
-                    places
-                )
+                first = int(torch.randint(2, (), generator=generator)) % len(places)
                 places[first::2] = spec.high - 1 if spec.low else value[first::2].argmin(-1)
+            elif spec.edges and row.edges and spec.shape[:-1] == row.shape[:-1] and 0 < spec.shape[-1] < row.shape[-1]:
+                first, place = torch.randint(1 << 30, (2,), generator=generator).tolist()
+                largest = value[first % min(2, len(value)) :: 2].amax(-1)
+                places[first % min(2, len(value)) :: 2, ..., place % places.shape[-1]] = 1 + largest + largest.abs()
 
 
 def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
