@@ -762,8 +762,8 @@ def _long(task: Task, fits: Fits, rows: int) -> Iterator[dict[str, int]]:
         row = {name for arg in tensors for name in arg.along.split()}
         chosen = _CHANCE.choice([d for d in beside if d.high >= rows and d.name not in row] or beside or [dim])
         for trial in range(_TRIALS):
-            room = (dim.long - shortest) * _CHANCE.random() ** (1 + trial)  # less and less, until it fits
-            most = {d: max(0, _THIN - (max(0, trial - _THIN) if d is chosen else trial)) for d in beside}
+            room = (dim.long - shortest) * _CHANCE.random() / 2**trial  # less and less, until it fits
+            most = {d: max(0, _THIN - (max(0, trial - _THIN + 1) if d is chosen else trial)) for d in beside}
             steps = {d: _CHANCE.randint(min(rows - 1, most[d]), most[d]) for d in beside}
             thin = {d.name: min(d.high, d.least + more * d.multiple_of) for d, more in steps.items()}
             dims = _base(task, trial) | thin | {dim.name: shortest + int(room)}
