@@ -31,7 +31,8 @@ from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
 from kerneleval.generators.library.kernels import KERNELS, MODULES, Kernel
 from kerneleval.judge import Judge
-from kerneleval.judge.windows.inputs import draw, laid_out, upstream
+from kerneleval.judge.windows.buffers import laid_out
+from kerneleval.judge.windows.inputs import draw, upstream
 from kerneleval.languages.triton import Triton
 from kerneleval.records import (
     Candidate,

@@ -10,8 +10,7 @@ import torch
 from kerneleval.devices import find as find_device
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.windows import inputs
-from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
-from kerneleval.judge.windows.inputs import expanded_dims, gradient_of
+from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout, expanded_dims, gradient_of, laid_out, strided
 from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
 from kerneleval.tasks import find
 
@@ -203,7 +202,7 @@ def test_scale_reaches_every_distribution() -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (4, 6), (4, 7), (1, 5), (5, 1), (2, 3, 4, 5), (1, 1, 3), (3, 0)])
 def test_layouts_hold_every_element(layout: str, shape: tuple[int, ...]) -> None:
     spec = TensorSpec(name="x", shape=shape, dtype="float32")
-    extent, strides, offset = inputs.strided(layout, spec)
+    extent, strides, offset = strided(layout, spec)
     assert len(strides) == len(shape)
     if not spec.numel:
         assert extent == 0
@@ -216,24 +215,24 @@ def test_layouts_hold_every_element(layout: str, shape: tuple[int, ...]) -> None
 
 
 def strides_of(layout: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return inputs.strided(layout, TensorSpec(name="x", shape=shape, dtype="float32"))[1]
+    return strided(layout, TensorSpec(name="x", shape=shape, dtype="float32"))[1]
 
 
 def test_layouts_are_what_they_are_called() -> None:
-    assert inputs.strided("transposed", X) == (64 * 96, (1, 64), 0)
-    extent, strides, _ = inputs.strided("sliced", X)
+    assert strided("transposed", X) == (64 * 96, (1, 64), 0)
+    extent, strides, _ = strided("sliced", X)
     assert strides[0] % 2 == 1
     assert strides[1] == 1
     assert extent == 64 * strides[0] > X.numel
-    assert inputs.strided("offset", X) == (64 * 96 + 1, (96, 1), 1)
-    assert inputs.strided("expanded", X) == (96, (0, 1), 0)
-    assert inputs.strided("transposed", W)[1] == (2,)
+    assert strided("offset", X) == (64 * 96 + 1, (96, 1), 1)
+    assert strided("expanded", X) == (96, (0, 1), 0)
+    assert strided("transposed", W)[1] == (2,)
     four = {strides_of("transposed", (2, 3, 4, size)) for size in (5, 6, 7)}
     assert four == {(60, 1, 15, 3), (72, 24, 1, 4), (84, 7, 21, 1)}, "channels last, swapped, heads and positions"
     assert {strides_of("transposed", (2, 3, size)) for size in (4, 5)} == {(4, 8, 1), (15, 1, 3)}
     assert strides_of("transposed", (2, 3, 4, 10)) == (360, 10, 90, 1), "queries, keys and values in one projection"
     with pytest.raises(UsageError, match="did you mean"):
-        inputs.strided("slice", X)
+        strided("slice", X)
 
 
 def test_slices_are_parts_of_larger_tensors() -> None:
@@ -245,13 +244,13 @@ def test_slices_are_parts_of_larger_tensors() -> None:
     assert sliced_as((2, 3, 5)) == ((27, 9, 1), 0)
     assert sliced_as((2, 3, 6)) == ((36, 6, 1), 6), "more rows than there are, from the second on"
     for shape in ((4, 6), (4, 7), (4, 8), (2, 3, 4), (2, 3, 5), (2, 3, 6), (1, 1, 1, 2), (1, 1, 3)):
-        extent, strides, offset = inputs.strided("sliced", TensorSpec(name="x", shape=shape, dtype="float32"))
+        extent, strides, offset = strided("sliced", TensorSpec(name="x", shape=shape, dtype="float32"))
         last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         assert last < extent
 
 
 def sliced_as(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    return inputs.strided("sliced", TensorSpec(name="x", shape=shape, dtype="float32"))[1:]
+    return strided("sliced", TensorSpec(name="x", shape=shape, dtype="float32"))[1:]
 
 
 def test_expanded_contents_are_equal_along_the_dim() -> None:
@@ -271,7 +270,7 @@ def test_what_replaces_parts_of_inputs_leaves_expanded_ones_equal(name: str) -> 
         specs = task.arguments(case.dims_map, case.dtype)
         for spec, value in zip(specs, drawn(task, case)[0], strict=True):
             if isinstance(spec, TensorSpec) and spec.role == "data":
-                assert torch.equal(inputs.laid_out(value, "expanded", spec), value)
+                assert torch.equal(laid_out(value, "expanded", spec), value)
 
 
 def test_upstream_gradients_are_repeated_as_sums_and_means_repeat_them() -> None:
@@ -287,7 +286,7 @@ def test_upstream_gradients_are_repeated_as_sums_and_means_repeat_them() -> None
 
 
 def gradient_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return inputs.strided("expanded", gradient_of(shape, "float32"))[1]
+    return strided("expanded", gradient_of(shape, "float32"))[1]
 
 
 def test_upstream_gradients_lie_as_the_layout_says() -> None:
@@ -345,7 +344,7 @@ def test_every_form_of_a_layout_comes(name: str, dims: dict[str, int], layout: s
     for place, slot in enumerate(bound.call_layout(drawn).slots):
         met = {(call.slots[place].strides, call.slots[place].offset) for call in calls}
         spec = TensorSpec(name="x", shape=slot.shape, dtype="float32")
-        assert met >= {inputs.strided(layout, spec, variant)[1:] for variant in range(12)}
+        assert met >= {strided(layout, spec, variant)[1:] for variant in range(12)}
 
 
 def test_gradients_of_a_batch_norm_stay_within_float16() -> None:

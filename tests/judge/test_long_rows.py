@@ -376,7 +376,7 @@ def in_16_bits(out: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "name",
-    ["argmax", "argmin_middle", "argsort", "sample_by_race", "iamin", "token_ranks", "count_below"],
+    ["argmax", "argmin_middle", "argsort", "sample_by_race", "iamin", "token_ranks", "count_below", "beam_search_step"],
 )
 def test_an_index_of_16_bits_is_found_in_every_verdict(name: str) -> None:
     """The largest element of few random rows lay below 65,536 in one verdict of four, or no row was so long."""

@@ -21,7 +21,7 @@ from kerneleval.judge.oracle.comparison import Match, Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import ELEMENT, Expectation, floor_of, reduction_length, unit_roundoff
 from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import BoundCase
-from kerneleval.judge.windows.inputs import expanded_dims, laid_out, strided
+from kerneleval.judge.windows.buffers import expanded_dims, laid_out, strided
 from kerneleval.records import LAYOUTS, Case, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks import find, open_task
 

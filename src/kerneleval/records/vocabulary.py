@@ -15,11 +15,13 @@ __all__ = [
     "FAR_DEVIATION",
     "FAR_MEANS",
     "GROUPS",
+    "LARGE_SCALE",
     "LAYOUTS",
     "PUBLISHED",
     "REAL",
     "ROW_DISTRIBUTIONS",
     "SHAPE_CATEGORIES",
+    "SMALL_SCALE",
     "STAGES",
     "TRACKS",
     "Direction",
@@ -111,6 +113,13 @@ COUNTED = 1 << 16
 
 BINNED = 7
 """Structures that rows of ``binned`` have in turn."""
+
+SMALL_SCALE = 1e-3
+"""Factor of ``small_scale``."""
+
+LARGE_SCALE = 1e5
+"""Factor of ``large_scale``: beyond the range of half types, in which a kernel may hold parts of wider numbers. float16
+itself gets ``TensorSpec.large_half``."""
 
 FAR_MEANS: tuple[float, float] = (1000.0, 100.0)
 """Means of ``far_mean`` in standard deviations; the same in all arguments, which may be subtracted."""

@@ -22,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from kerneleval.devices.cpu import worker_threads
 from kerneleval.judge.oracle.expectation import PROBE, as_real
-from kerneleval.judge.windows.inputs import gradient_of, laid_out
+from kerneleval.judge.windows.buffers import gradient_of, laid_out
 from kerneleval.records import Argument, Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 from kerneleval.tasks.formats.widening import in_double
 

@@ -24,8 +24,16 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import Expectation, TimedBounds, is_eight_bit, opened
 from kerneleval.judge.windows import inputs
-from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
-from kerneleval.judge.windows.inputs import gradient_of, strided
+from kerneleval.judge.windows.buffers import (
+    CallLayout,
+    Refresh,
+    TensorSlot,
+    WindowBuffer,
+    WindowLayout,
+    dense,
+    gradient_of,
+    strided,
+)
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import Cut, Window, claimed, output_views
 from kerneleval.judge.windows.worker_pool import Loaded

@@ -1,15 +1,14 @@
-"""Secret inputs: their values, drawn on the device, and where their elements lie in memory.
+"""Secret inputs: their values, drawn on the device.
 
 Every tensor comes from a generator of its own, seeded from the secret and the argument's position, so nothing larger
-than a seed is ever made on the host and no argument tells anything about another. Of each memory layout there are
-variants, so that the strides of one argument do not follow from another's; ``buffers.py`` lays tensors out by these
-numbers. See ``docs/correctness.md`` for what each distribution is there to find.
+than a seed is ever made on the host and no argument tells anything about another. ``edge_values.py`` then puts in what
+fields of a ``TensorSpec`` ask for, ``structures.py`` has rows in an order and skewed indices, and ``buffers.py`` lays
+tensors out in memory. See ``docs/correctness.md`` for what each distribution is there to find.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,14 +16,16 @@ from typing import Any
 
 import torch
 
-from kerneleval.devices import contiguous_strides
 from kerneleval.judge.windows import structures
+from kerneleval.judge.windows.buffers import expanded_dims, gradient_of
+from kerneleval.judge.windows.edge_values import BITS, BORDER, NONFINITE, RULES, Drawn, Rule, most_exponent
 from kerneleval.judge.windows.matrices import HALF_LINK, faint, leaning, linked, off_eye, resized, skew, turned
 from kerneleval.judge.windows.whole_numbers import mark_ignored, widen
 from kerneleval.records import (
     DISTRIBUTIONS,
-    LAYOUTS,
+    LARGE_SCALE,
     ROW_DISTRIBUTIONS,
+    SMALL_SCALE,
     Argument,
     Case,
     Scalar,
@@ -34,133 +35,11 @@ from kerneleval.records import (
     near,
 )
 
-_PAD = 3
-"""Elements between the rows of a slice, and before a 1-D one."""
-
-_PACKED = 3
-"""Projections that lie in one tensor, as queries, keys and values do."""
-
-_ROOM = 8
-"""Elements between the columns of a transposed slice: none is misaligned that would not be without."""
-
-
-def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple[int, ...], int]:
-    """(elements of storage, strides, storage offset) that realise a layout, all in elements. Its forms are listed in
-    ``docs/correctness.md``.
-
-    Where a layout has several forms, the sizes say which; a ``variant`` (1 to 3) is the next of them, and so on: no
-    layout has more than four. A tensor without elements is contiguous in every layout, and so is a scalar, except under
-    ``offset``.
-
-    Raises:
-        UsageError: an unknown layout.
-    """
-    shape = spec.shape
-    if layout not in LAYOUTS:
-        raise UsageError(f"layout {layout!r} is unknown; {near(layout, LAYOUTS)}")
-    plain = contiguous_strides(shape)
-    if spec.numel == 0:
-        return 0, plain, 0
-    if layout == "offset":
-        return spec.numel + 1, plain, 1
-    if layout == "contiguous" or not shape:
-        return spec.numel, plain, 0
-    if layout == "transposed":
-        return _transposed(shape, variant)
-    if layout == "sliced":
-        return _sliced(shape, variant)
-    dims = expanded_dims(spec)
-    reduced = [1 if dim in dims else size for dim, size in enumerate(shape)]
-    strides = tuple(0 if dim in dims else step for dim, step in enumerate(contiguous_strides(reduced)))
-    return math.prod(reduced), strides, 0
-
-
-def _transposed(shape: tuple[int, ...], variant: int) -> tuple[int, tuple[int, ...], int]:
-    if len(shape) == 1:
-        return 2 * shape[0] - 1, (2,), 0
-    dims, number = tuple(range(len(shape))), sum(shape)
-    order, room = (*dims[:-2], dims[-1], dims[-2]), (number + variant) % 2
-    if len(dims) == 3:
-        order = (order, (1, 0, 2))[room]
-    elif len(dims) > 3:
-        heads, plain = (0, 2, 1, *dims[3:]), number // 3 % 2
-        forms = ((order, 0), (heads, 1 - plain), ((0, *dims[2:], 1), 0), (heads, plain))
-        order, room = forms[(number % 3 + variant) % 4]
-    sizes = [shape[dim] for dim in order]
-    if len(dims) == 2 and room:
-        sizes[-1] += _ROOM
-    if len(dims) == 4 and room:
-        sizes[2] *= _PACKED
-    inner = dict(zip(order, contiguous_strides(sizes), strict=True))
-    return math.prod(sizes), tuple(inner[dim] for dim in range(len(shape))), 0
-
-
-def _sliced(shape: tuple[int, ...], variant: int) -> tuple[int, tuple[int, ...], int]:
-    if len(shape) == 1:
-        return shape[0] + 2 * _PAD, (1,), _PAD
-    *outer, rows, width = shape
-    every, offset = 1, 0
-    match (sum(shape) + variant) % 3, len(shape):
-        case 0, _:
-            sizes, offset = (*outer, rows, 2 * width), width
-        case 1, _:
-            sizes = (*outer, rows, width + _PAD + width % 2)
-        case _, 2:
-            sizes, every = (3 * rows, width), 3  # not 2: the right half of wider rows has the same strides
-        case _:
-            sizes, offset = (*outer, rows + _PAD, width), width
-    strides = contiguous_strides(sizes)
-    return math.prod(sizes), (every * strides[0], *strides[1:]), offset
-
-
-def gradient_of(shape: tuple[int, ...], dtype: str) -> TensorSpec:
-    """The upstream gradient of an output."""
-    return TensorSpec(name="gradient", shape=shape, dtype=dtype, role="gradient")
-
-
-def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tensor:
-    """A copy, lying as the layout says, of a tensor of the spec's shape; along a stride of 0 the first element counts.
-
-    Raises:
-        UsageError: an unknown layout.
-    """
-    extent, strides, offset = strided(layout, spec)
-    out = tensor.new_zeros(extent).as_strided(spec.shape, strides, offset)
-    target = out
-    for dim, stride in enumerate(strides):
-        if stride == 0 and spec.shape[dim] > 1:
-            target, tensor = target.narrow(dim, 0, 1), tensor.narrow(dim, 0, 1)
-    target.copy_(tensor)
-    return out
-
-
-def expanded_dims(spec: TensorSpec) -> tuple[int, ...]:
-    """The dims along which the ``expanded`` layout repeats: the first with more than one element; of upstream gradients
-    the sizes choose (``docs/correctness.md``). In more dims all are not: gradients of normalisations are nothing then.
-    """
-    dims = [dim for dim, size in enumerate(spec.shape) if size > 1]
-    if spec.role != "gradient" or not dims:
-        return tuple(dims[:1])
-    match sum(spec.shape) % 3, len(spec.shape):
-        case 0, _:
-            return (dims[0],)
-        case 1, 2:
-            return tuple(dims)
-    return (dims[-1],)
-
-
 OUTLIER_SHARE = 1e-3
 """Share of the elements that ``outlier`` multiplies (KernelBench-X)."""
 
 OUTLIER_FACTOR = 50.0
 """What it multiplies them by (KernelBench-X)."""
-
-SMALL_SCALE = 1e-3
-"""Factor of ``small_scale``."""
-
-LARGE_SCALE = 1e5
-"""Factor of ``large_scale``: beyond the range of half types, in which a kernel may hold parts of wider numbers. float16
-itself gets ``TensorSpec.large_half``."""
 
 _WEIGHT_SCALE = {"outlier": 4.0, "large_scale": 8.0, "small_scale": 0.125}
 """Factors of weights beside data of these distributions; gains about 1 get secret signs there as well."""
@@ -171,65 +50,21 @@ _UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 2
 _COMMON_SPREAD = 0.25
 """Standard deviation of ``common`` data about ``TensorSpec.common``; half types have 1."""
 
-_HALF_STEPS = 16
-"""Multiples of a scale beside which ties lie, or of a divisor, at most."""
 
 _LARGEST = 3
 """Further places of a row's largest score under ``large_scale``."""
 
-_NONFINITE = (float("nan"), float("inf"), float("-inf"))
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-_MEETING = (*_NONFINITE, 0.0, -0.0, 1.0)
 _NONFINITE_EACH = 4
 _RARELY = 8
 """One in so many calls is of the other kind than its layout has (:func:`_apart`)."""
-_RESET = 64
-"""One in so many gates is ``Arg.reset``."""
-_IDLE = 8
-"""One in so many rows is ``Arg.idle``."""
 _VANISHED = 16
 """One in so many gains is 0 beside ``outlier`` data."""
 _FEW_GAINS = 4
 """Of fewer gains none is: an output that is nothing but a bias would hide all else."""
 _MISSING = 16
 """One in so many numbers is NaN in data of which some may be."""
-_MOST_EXPONENT = 400
-"""Of extreme data: fp64 holds their squares."""
-_UNDERFLOW = (70, 91)
-"""Range of the exponents by which extreme small data are smaller: fp32 holds them, and not their squares."""
-_SMALL_SCALES = (20, 35)
-"""The same of data whose scales a kernel may hold at a floor: products of scales are no subnormal numbers."""
-_SMALLER = {"small": _UNDERFLOW, "floors": _SMALL_SCALES}
-_MOST_ANGLE = 6
-"""Exponent by which angles are larger at most: 6,400,000, of which a reduction by one rounded period is off by 0.2.
-Three parts of the period leave nothing, under fused multiply-adds."""
-_QUOTIENT = 26
-"""Exponent by which small divisors are smaller than what they divide: a quotient of as many bits has more than fp32."""
-_FARTHEST, _FAR_SCORES = 1e31, 3e7
-"""How far from 0 rows of one sign lie: further than what kernels put for minus infinity; their sums are finite. Scores
-are nearer: ``exp2(x * c - max * c)``, whose product is not rounded in a fused multiply-add, is off by 2 in the exponent
-there, which cancels, and overflows at some 1e9.
-"""
-_FAR_QUERY, _NEAREST_KEY, _KEY_STEP = 1024.0, 4.0, 2.0**-7
-"""Factor of queries whose scores are far from 0; the least number of their keys, and the distance of two. By the scale
-``D ** -0.5`` the least scores are about ``46,341 * D ** 0.25``, and all are 1/512 of that apart.
-"""
-_MOST_KEYS = 1536
-"""So many keys are below 16, up to where TF32 has all multiples of ``_KEY_STEP``."""
-_FAR_STEP = 8192.0
-"""Such scores are multiples of this: the largest ones are equal or far apart, however a product is rounded."""
-_APART = 1.125
-"""Part of this at which the others begin: one may be the largest alone in half types, too."""
-_HALF_FARTHEST = 6
-"""One over the part of the largest float16 that they are there: divided by a temperature they are finite."""
 _MOST_NEARING = 7
 """Exponents of the factors of ``Arg.nearing``."""
-_NEAR_EPSILON = 64.0
-"""From an eighth of an epsilon to eight of it."""
-_FAR_DOWN = -1000.0
-"""A score beside 0 of which exp is 0 in every type."""
-_BORDER, _BORDER_HALF = 4, 16
-"""One in so many numbers lies at a border. Borders are exact in bfloat16: of many, float16 cut to it would not show."""
 _TIE = 38
 """Bit of a whole number of 62 or 63 bits that is half a step of fp32."""
 _FEW_SIGNS = 1024
@@ -309,39 +144,51 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
 
 
 def _together(specs: Sequence[Argument], values: list[Any], case: Case, seed: int, device: str) -> None:
-    """Puts in what several arguments share, and what replaces parts of them; not where elements must be equal."""
-    if any(isinstance(spec, TensorSpec) and spec.wide for spec in specs):
+    """Puts in what several arguments share, and what replaces parts of them."""
+    tensors = [(spec, value) for spec, value in zip(specs, values, strict=True) if isinstance(spec, TensorSpec)]
+    if any(spec.wide for spec, _ in tensors):
         widen(specs, values, case, stream(seed, "whole numbers", device))
-    if any(isinstance(spec, TensorSpec) and spec.ignored for spec in specs):
+    if any(spec.ignored for spec, _ in tensors):
         mark_ignored(specs, values, stream(seed, "ignored", device))
-    if case.distribution == "nonfinite" and case.layout != "expanded":
-        _meeting(specs, values, seed)
-        _open_targets(specs, values)
-    _sign_nans(specs, values, case, seed)
-    if case.layout == "expanded":
-        return
-    match case.distribution:
-        case "standard":
-            _even_rows(specs, values, seed)
-            _at_borders(specs, values, case.direction, seed)
-            _unset(specs, values, seed)
-            _idle(specs, values, seed)
-            _resets(specs, values, seed)
-            _half_steps(specs, values, seed)
-            _multiples(specs, values, seed)
-            _one_sided(specs, values, seed)
-        case "ordered":
-            _last_places(specs, values, seed)
-        case "common" if case.direction == "forward":
-            _far_scores(specs, values, seed)
-        case "full":
-            _all_different(specs, values)
-        case "large_scale" | "small_scale":
-            _extreme(specs, values, case, seed)
-            if case.direction == "forward":
-                (_far_rows if case.distribution == "large_scale" else _nearer)(specs, values, seed)
-    if case.distribution == "small_scale":
-        _tiny_rows(specs, values, case.direction, seed)
+    by_name = {spec.name: value for spec, value in zip(specs, values, strict=True)}
+    drawn = Drawn(tensors=tensors, by_name=by_name, case=case, stream=functools.partial(stream, seed))
+    for rule in RULES if case.layout != "expanded" else ():
+        if _holds(rule, drawn):
+            rule.plant(drawn)
+    if (case.distribution, case.direction) == ("small_scale", "forward") and case.layout != "expanded":
+        _nearer(drawn)
+    _sign_nans(drawn)
+
+
+def _holds(rule: Rule, drawn: Drawn) -> bool:
+    """Whether a rule of edge values applies to a call."""
+    case = drawn.case
+    if case.distribution not in rule.distributions or (case.direction == "backward" and not rule.backward):
+        return False
+    return sum(bool(rule.asked(spec)) for spec, _ in drawn.tensors) >= rule.least
+
+
+def _nearer(drawn: Drawn) -> None:
+    """Multiply arguments that are ``nearing`` by a secret power of two, up to 64."""
+    for spec, value in drawn.tensors:
+        if spec.nearing:
+            generator = drawn.stream(f"nearing {spec.name}", "cpu")
+            value.mul_(2.0 ** int(torch.randint(_MOST_NEARING, (), generator=generator)))
+
+
+def _sign_nans(drawn: Drawn) -> None:
+    """Sets the sign bit of all NaN in three of four rows (last dim; ``Arg.nan_signs``), by whole numbers: arithmetic
+    may not keep it. Where rows must be equal, in all or none.
+    """
+    for spec, value in drawn.tensors:
+        if not spec.nan_signs or not value.is_floating_point():
+            continue
+        if (drawn.case.distribution == "nonfinite" or spec.missing or spec.values == "special") and value.itemsize > 1:
+            generator = drawn.stream(f"signs of nan {spec.name}", str(value.device))
+            rows = value.ndim * (1,) if drawn.case.layout == "expanded" else (*value.shape[:-1], 1)[: value.ndim]
+            chosen = torch.randint(4, rows, generator=generator, device=value.device) > 0
+            bits = value.view(BITS[value.itemsize])
+            bits.copy_(torch.where(chosen & value.isnan(), bits | torch.iinfo(bits.dtype).min, bits))
 
 
 def _apart(specs: Sequence[Argument], case: Case, seed: int) -> Sequence[Argument]:
@@ -362,19 +209,6 @@ def _apart(specs: Sequence[Argument], case: Case, seed: int) -> Sequence[Argumen
         return replace(spec, nonfinite="none") if alone else spec
 
     return [decided(spec) for spec in specs]
-
-
-def _open_targets(specs: Sequence[Argument], values: Sequence[Any]) -> None:
-    """Puts 0 at the place of each row of ``masked_apart`` that an index for each row names, where it is -inf: such a
-    row's loss is infinite, and so is the mean.
-    """
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.nonfinite == "masked_apart" and value.numel():
-            for other, places in zip(specs, values, strict=True):
-                if isinstance(other, TensorSpec) and other.role == "index" and other.shape == value.shape[:-1]:
-                    at = places[..., None].long()
-                    named = value.gather(-1, at)
-                    value.scatter_(-1, at, torch.where(named == -math.inf, torch.zeros_like(named), named))
 
 
 def _share_rows(x: torch.Tensor, y: torch.Tensor, generator: torch.Generator) -> None:
@@ -566,7 +400,7 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
         return
     flat = tensor.view(-1)
     each = max(1, min(_NONFINITE_EACH, flat.numel() // 64))
-    values = _NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else _NONFINITE[spec.nonfinite == "infinite" :]
+    values = NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else NONFINITE[spec.nonfinite == "infinite" :]
     places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
     for row, value in enumerate(values):
         flat.index_fill_(0, places[row], value)
@@ -581,7 +415,7 @@ def _missing(spec: TensorSpec, distribution: str, tensor: torch.Tensor, generato
     if distribution in ("outlier", "large_scale", "small_scale") and tensor.numel():
         kind = torch.randint(_MISSING, tensor.shape, generator=generator, device=tensor.device)
         kind[..., int(torch.randint(tensor.shape[-1], (), generator=generator, device=tensor.device))] = _MISSING
-        for number, value in enumerate(_NONFINITE if spec.nonfinite == "ieee" else _NONFINITE[:1]):
+        for number, value in enumerate(NONFINITE if spec.nonfinite == "ieee" else NONFINITE[:1]):
             tensor.masked_fill_(kind == number, value)
 
 
@@ -644,303 +478,6 @@ def _mask_out(tensor: torch.Tensor, generator: torch.Generator, *, rows: bool) -
         tensor.masked_fill_(out & (chosen(few) == 0), -math.inf)
 
 
-def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Puts infinities, NaN, zeros and 1 at places that are the same in all floating arguments of a shape, so that every
-    pair of them meets: equal and opposite infinities, each of them and NaN, a zero and each; the last of them where
-    there is room.
-    """
-    alike: dict[tuple[int, ...], list[torch.Tensor]] = {}
-    for spec, value in zip(specs, values, strict=True):
-        if not isinstance(spec, TensorSpec) or spec.role != "data" or spec.values in ("integers", "bits", "bool"):
-            continue
-        if spec.nonfinite in ("ieee", "limits") and value.is_floating_point() and value.itemsize > 1:
-            alike.setdefault(tuple(value.shape), []).append(value)
-    for shape, together in alike.items():
-        room = (n for n in range(len(_MEETING), len(_NONFINITE) - 1, -1) if 8 * n ** len(together) <= math.prod(shape))
-        count = next(room, 0)
-        if len(together) < 2 or not count:
-            continue
-        kinds = count ** len(together)
-        generator = stream(seed, f"meeting {shape}", str(together[0].device))
-        places = torch.randperm(math.prod(shape), generator=generator, device=generator.device)[:kinds]
-        for position, value in enumerate(together):
-            digits = torch.arange(kinds, device=value.device) // count**position % count
-            value.view(-1)[places] = value.new_tensor(_MEETING)[digits]
-
-
-def _sign_nans(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed: int) -> None:
-    """Sets the sign bit of all NaN in three of four rows (last dim; ``Arg.nan_signs``), by whole numbers: arithmetic
-    may not keep it. Where rows must be equal, in all or none.
-    """
-    for position, (spec, value) in enumerate(zip(specs, values, strict=True)):
-        if not isinstance(spec, TensorSpec) or not spec.nan_signs or not value.is_floating_point():
-            continue
-        if (case.distribution == "nonfinite" or spec.missing or spec.values == "special") and value.itemsize > 1:
-            generator = stream(seed, f"signs of nan {position}", str(value.device))
-            rows = value.ndim * (1,) if case.layout == "expanded" else (*value.shape[:-1], 1)[: value.ndim]
-            chosen = torch.randint(4, rows, generator=generator, device=value.device) > 0
-            bits = value.view(_BITS[value.itemsize])
-            bits.copy_(torch.where(chosen & value.isnan(), bits | torch.iinfo(bits.dtype).min, bits))
-
-
-def _extreme(specs: Sequence[Argument], values: Sequence[Any], case: Case, seed: int) -> None:
-    """Powers of two, the same for all arguments that are ``TensorSpec.extreme``: quotients and what is exact stay so.
-    Large data go up to the end of the range at half of the places, and lie there at one in eight; small data, but those
-    of float16, are all so small that no square of them is left; unless only ``"large"`` or ``"small"`` ones are wanted;
-    ``"floors"`` are less small. ``"angles"`` go up to 64 times as far, and lie there at one in eight; backward, too.
-    """
-    distribution, backward = case.distribution, case.direction == "backward"
-    quotients = distribution == "small_scale" and any(isinstance(spec, TensorSpec) and spec.divides for spec in specs)
-    for spec, value in zip(specs, values, strict=True):
-        if (
-            not isinstance(spec, TensorSpec)
-            or spec.extreme in (False, "rows")
-            or (backward and spec.extreme != "angles")
-        ):
-            continue
-        if quotients:
-            value.mul_(2.0**-_QUOTIENT if spec.divides and value.dtype != torch.float16 else 1.0)
-            continue
-        generator = stream(seed, f"extreme {spec.shape}", str(value.device))
-        if distribution == "large_scale" and spec.extreme not in _SMALLER:
-            large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
-            most = _MOST_ANGLE if spec.extreme == "angles" else _most_exponent(value.dtype, large)
-            if spec.extreme == "angles" and value.dtype != torch.float32:  # kernels in half types may round the angle
-                continue
-            places = torch.randint(-most, most + 1, value.shape, generator=generator, device=value.device)
-            end = torch.randint(8, value.shape, generator=generator, device=value.device) == 0
-            places.masked_fill_(end, most)
-            value.mul_(torch.exp2(places.clamp_(min=0).double()).to(value.dtype))
-        elif distribution == "small_scale" and value.dtype != torch.float16 and spec.extreme in (True, *_SMALLER):
-            smaller = torch.randint(
-                *_SMALLER.get(str(spec.extreme), _UNDERFLOW), (), generator=generator, device=value.device
-            )
-            value.mul_(2.0 ** -int(smaller))
-
-
-def _far_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """In every second call, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below or above 0, with one
-    element that is the largest by far. Where it names no rows, those of half of these calls all lie below: they may run
-    along any dim.
-    """
-    for spec, value in zip(specs, values, strict=True):
-        if not isinstance(spec, TensorSpec) or spec.extreme != "rows" or spec.role != "data":
-            continue
-        generator = stream(seed, f"far rows {spec.name}", str(value.device))
-        kind = int(torch.randint(4, (), generator=generator, device=generator.device))
-        if kind < 2 or not value.is_floating_point() or not value.numel():
-            continue
-        row = spec.along or (value.ndim - 1,)
-        rows = [1 if dim in row else count for dim, count in enumerate(value.shape)]
-        side = torch.randint(2, rows, generator=generator, device=value.device) * 2 - 1
-        side = side if spec.along or spec.common_signs or kind == 2 else side.new_tensor(-1)
-        large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
-        far = (value.double().abs() / (4 * large * spec.scale) + _APART) * side
-        first = torch.rand(value.shape, generator=generator, device=value.device)
-        far = torch.where(first == first.amax(row, keepdim=True), torch.where(side < 0, -1.0, 3.0), far)
-        farthest = _FAR_SCORES if spec.scores else _FARTHEST
-        value.copy_(far * min(farthest, torch.finfo(value.dtype).max / _HALF_FARTHEST))
-        if spec.scores and value.dtype == torch.float32:
-            value.copy_((value / _FAR_STEP).round() * _FAR_STEP)
-
-
-def _far_scores(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Draw keys as ``Arg.apart`` says, and enlarge the queries: a number put for the scores of hidden keys may be the
-    largest then. Keys are equal along all other dims and exact in TF32, so their order survives every rounding. Where
-    there are more keys than ``_MOST_KEYS``, nothing changes.
-    """
-    tensors = [(s, v) for s, v in zip(specs, values, strict=True) if isinstance(s, TensorSpec) and s.common]
-    keys = [(spec, value) for spec, value in tensors if spec.apart and value.dtype == torch.float32]
-    if not keys or int(torch.randint(2, (), generator=stream(seed, "far scores", "cpu"))):
-        return
-    for spec, value in keys:
-        sizes = [count if dim in spec.apart else 1 for dim, count in enumerate(value.shape)]
-        if math.prod(sizes) > _MOST_KEYS:
-            return
-        generator = stream(seed, f"order of {spec.name}", str(value.device))
-        order = torch.randperm(math.prod(sizes), generator=generator, device=value.device).view(sizes)
-        value.copy_((_NEAREST_KEY + order * _KEY_STEP).expand(value.shape))
-    for spec, value in tensors:
-        if spec.common_signs:
-            value.mul_(_FAR_QUERY)
-
-
-def _nearer(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Multiply arguments that are ``nearing`` by a secret power of two, up to 64."""
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.nearing:
-            generator = stream(seed, f"nearing {spec.name}", "cpu")
-            value.mul_(2.0 ** int(torch.randint(_MOST_NEARING, (), generator=generator)))
-
-
-def _tiny_rows(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
-    """Half of the rows (last dim) of arguments with an ``epsilon`` have norms down to an eighth of it; half of these,
-    up to eight of it. Backward not in half types: gradients jump there, and norms are rounded to the type.
-    """
-    for position, (spec, value) in enumerate(zip(specs, values, strict=True)):
-        if not isinstance(spec, TensorSpec) or not spec.epsilon or not value.numel() or value.dtype == torch.float16:
-            continue
-        if direction == "backward" and (value.itemsize == 2 or not spec.epsilon_backward):
-            continue
-        generator = stream(seed, f"tiny rows {position}", str(value.device))
-        unit = torch.rand((*value.shape[:-1], 1), generator=generator, device=value.device, dtype=torch.float64)
-        about = spec.epsilon / (SMALL_SCALE * spec.scale * math.sqrt(value.shape[-1]))
-        least = math.log(min(1.0, about / 8))
-        near = (least + (4 * unit - 3) * math.log(_NEAR_EPSILON)).clamp_(max=0)
-        value.mul_(torch.exp(torch.where(unit < 0.75, (4 * unit - 2).clamp_(min=0) * least, near)).to(value.dtype))
-
-
-def _even_rows(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """One in four rows (last dim) of arguments that are ``TensorSpec.even``: 2, 4, 8 or the most possible of its scores
-    are 0, one after the other from a secret place on, and the others far below. A share of the row (an argument of as
-    many rows) is 1, or less than 1 and what some of them have together where it may be more than 1, too.
-    """
-    for spec, value in zip(specs, values, strict=True):
-        if not isinstance(spec, TensorSpec) or not spec.even or not value.numel() or value.shape[-1] < 2:
-            continue
-        generator = stream(seed, f"even {spec.name}", str(value.device))
-        rows, width = (*value.shape[:-1], 1), value.shape[-1]
-
-        def secret(high: int, of: Sequence[int] = rows, generator: torch.Generator = generator) -> torch.Tensor:
-            return torch.randint(high, of, generator=generator, device=generator.device)
-
-        chosen, power, most = secret(4) == 0, secret(4) + 1, width.bit_length() - 1
-        count = 1 << torch.where(power == 4, most, power.clamp(max=most))
-        alike = (torch.arange(width, device=value.device) + secret(width)) % width < count
-        value.copy_(torch.where(chosen, torch.where(alike, 0.0, _FAR_DOWN).to(value.dtype), value))
-        some = (secret(1 << 30) % (count - 1) + 1) / count
-        for other, share in zip(specs, values, strict=True):
-            if isinstance(other, TensorSpec) and other.shape == value.shape[:-1]:
-                part = some if other.values == "variance" else torch.ones_like(some)
-                share.copy_(torch.where(chosen, part.to(share.dtype), share[..., None])[..., 0])
-
-
-def _at_borders(specs: Sequence[Argument], values: Sequence[Any], direction: str, seed: int) -> None:
-    """Puts each of ``Arg.borders``, and what is ``beside`` it, at secret places, a quarter of all together and in
-    float16 a sixteenth, and one number beyond them on each side; backward not at the 0 where a range begins: gradients
-    are infinite there.
-    """
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.borders:
-            if direction == "backward" and spec.differentiable and spec.values == "nonnegative":
-                continue
-            generator = stream(seed, f"borders {spec.name}", str(value.device))
-            given = value.new_tensor(spec.borders)
-            if spec.beside:
-                bits = given.view(_BITS[value.itemsize])
-                steps = torch.tensor([[-1], [0], [1]], dtype=bits.dtype, device=value.device) * (given != 0)
-                given = (bits + steps).view(value.dtype).flatten()
-            one_in = _BORDER_HALF if value.dtype == torch.float16 else _BORDER
-            kind = torch.randint(one_in * len(given), value.shape, generator=generator, device=value.device)
-            value.copy_(torch.where(kind < len(given), given[kind.clamp(max=len(given) - 1)], value))
-            beyond = (min(spec.borders) - 1, max(spec.borders) + 1)
-            if spec.values == "normal" and value.numel() >= len(beyond):
-                places = torch.randperm(value.numel(), generator=generator, device=value.device)[: len(beyond)]
-                value.view(-1)[places] = value.new_tensor(beyond)
-
-
-def _all_different(specs: Sequence[Argument], values: Sequence[Any]) -> None:
-    """Lets whole numbers differ from those of the argument before at every place: what differs is counted."""
-    whole = [v for v, s in zip(values, specs, strict=True) if isinstance(s, TensorSpec) and s.values == "integers"]
-    for one, other in itertools.pairwise(whole):
-        other.copy_(one ^ 1)
-
-
-def _last_places(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """In every second row, from the first or the second one on: indices of one place in each row name the least
-    element, which has the largest rank, numbers of places are all of the row's, and one of the numbers that are sought
-    in the row is above all of its elements.
-    """
-    tensors = [(spec, value) for spec, value in zip(specs, values, strict=True) if isinstance(spec, TensorSpec)]
-    for row, value in tensors:
-        for spec, places in tensors if row.along and value.ndim > 1 and value.numel() else ():
-            generator = stream(seed, f"last places {spec.name}", "cpu")
-            if spec.role == "index" and spec.shape == value.shape[:-1] and spec.high - spec.low == value.shape[-1]:
-                first = int(torch.randint(2, (), generator=generator)) % len(places)
-                places[first::2] = spec.high - 1 if spec.low else value[first::2].argmin(-1)
-            elif spec.edges and row.edges and spec.shape[:-1] == row.shape[:-1] and 0 < spec.shape[-1] < row.shape[-1]:
-                first, place = torch.randint(1 << 30, (2,), generator=generator).tolist()
-                largest = value[first % min(2, len(value)) :: 2].amax(-1)
-                places[first % min(2, len(value)) :: 2, ..., place % places.shape[-1]] = 1 + largest + largest.abs()
-
-
-def _unset(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Makes what is ``TensorSpec.unset`` 0 in half of the calls."""
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.unset:
-            generator = stream(seed, f"unset {spec.name}", "cpu")
-            value.mul_(int(torch.randint(2, (), generator=generator)))
-
-
-def _idle(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.idle`` says. The first such argument has the rows; others may have dims in front of them."""
-    own = [value for spec, value in zip(specs, values, strict=True) if isinstance(spec, TensorSpec) and spec.idle]
-    if own and own[0].dtype != torch.float16:
-        generator = stream(seed, "idle", str(own[0].device))
-        rows = torch.randint(_IDLE, (*own[0].shape[:-1], 1), generator=generator, device=own[0].device) == 0
-        rows &= ~rows.all()  # or nothing but zeros comes out
-        for value in own:
-            value.masked_fill_(rows, 0)
-
-
-def _resets(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """Puts ``Arg.reset`` at secret places of data in half types, and of others at half of the last steps."""
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.reset and value.numel():
-            generator = stream(seed, f"resets {spec.name}", str(value.device))
-            most, (steps,) = _RESET if value.itemsize == 2 else 2, spec.along
-            gone = torch.randint(most, value.shape, generator=generator, device=value.device) == 0
-            if value.itemsize > 2:
-                gone.narrow(steps, 0, value.shape[steps] - 1).fill_(False)
-            value.masked_fill_(gone, spec.reset)
-
-
-def _one_sided(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.one_sided`` says: an eighth of the rows have no number below 0, and as many none above."""
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.one_sided and value.numel():
-            generator = stream(seed, f"one-sided {spec.name}", str(value.device))
-            rows = (*value.shape[:-1], 1)
-            kind = torch.randint(8, rows, generator=generator, device=value.device)
-            distance = torch.rand(rows, generator=generator, device=value.device).to(value.dtype)
-            above = value.abs() + value.abs().amax(-1, keepdim=True) * distance
-            value.copy_(torch.where(kind == 0, above, torch.where(kind == 1, -above, value)))
-
-
-def _half_steps(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.ties`` says, of whole multiples that fit every half type, beside which those of e4m3fn are few."""
-    for spec, value in zip(specs, values, strict=True):
-        if not isinstance(spec, TensorSpec) or not spec.ties or not value.numel():
-            continue
-        generator = stream(seed, f"ties {spec.name}", str(value.device))
-        if int(torch.randint(2, (), generator=generator, device=generator.device)):
-            continue
-        step = next(v for one, v in zip(specs, values, strict=True) if one.name == spec.ties)
-        if isinstance(step, torch.Tensor):
-            step.copy_(torch.exp2(step.double().log2().round()))
-        multiples = torch.randint(-_HALF_STEPS, _HALF_STEPS, value.shape, generator=generator, device=value.device)
-        chosen = torch.randint(4, value.shape, generator=generator, device=value.device) == 0
-        halves = (multiples + 0.5) * (step.double() if isinstance(step, torch.Tensor) else step)
-        value.copy_(torch.where(chosen, halves.to(value.dtype), value))
-
-
-def _multiples(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
-    """What ``Arg.multiple_of`` says: divisors are numbers of fp32, so that their multiples are exact."""
-    for spec, value in zip(specs, values, strict=True):
-        if isinstance(spec, TensorSpec) and spec.multiple_of and value.dtype == torch.float64:
-            generator = stream(seed, f"multiples {spec.name}", str(value.device))
-            divisor = next(v for one, v in zip(specs, values, strict=True) if one.name == spec.multiple_of)
-            divisor.copy_(divisor.float())
-            times = torch.randint(-_HALF_STEPS, _HALF_STEPS, value.shape, generator=generator, device=value.device)
-            chosen = torch.randint(4, value.shape, generator=generator, device=value.device) == 0
-            value.copy_(torch.where(chosen, times * divisor, value))
-
-
-def _most_exponent(dtype: torch.dtype, scale: float) -> int:
-    """The largest power of two by which normal numbers times a scale may be multiplied, with room for a sum of two."""
-    return int(min(math.log2(torch.finfo(dtype).max), _MOST_EXPONENT) - math.log2(scale)) - 4
-
-
 def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In half of the rows (last dim; of more than two dims in an eighth as many) some elements are exactly 0: see
     ``docs/correctness.md``. No more, because equal terms are all rounded the same way: a variance summed in turn, where
@@ -998,7 +535,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
         if info.bits < 64:
             return tensor
         beside = (tensor >> _TIE | 1) * (1 << _TIE) + tensor % 3 - 1  # of fp32, in fp64 just there
-        return torch.where(torch.randint(_BORDER, shape, generator=generator, device=device) == 0, beside, tensor)
+        return torch.where(torch.randint(BORDER, shape, generator=generator, device=device) == 0, beside, tensor)
     if spec.values == "bool":
         return torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.uint8).to(dtype)
     if spec.values in ("uniform", "variance", *_CENTRED):
@@ -1012,7 +549,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
     if spec.values == "special":
         kind = torch.randint(0, 16, shape, generator=generator, device=device)
         tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf).masked_fill_(kind == 3, -math.inf)
-        most = _most_exponent(dtype, spec.large_half if dtype == torch.float16 else LARGE_SCALE)
+        most = most_exponent(dtype, spec.large_half if dtype == torch.float16 else LARGE_SCALE)
         return torch.where(kind == 4, tensor * 2.0**most, tensor)
     if spec.values in ("positive", "nonnegative", "above_one", "rates"):
         return tensor.abs_().add_(1 if spec.values == "above_one" else 0.1)
