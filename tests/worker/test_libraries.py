@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Librarie
 
 @pytest.fixture(scope="module")
 def libraries() -> Libraries:
+    pytest.importorskip("numba.core.registry")  # followed where a candidate has imported it
     return Libraries()
 
 
@@ -28,6 +31,11 @@ class _Interface:
     def __init__(self, x: torch.Tensor) -> None:
         data = (x.data_ptr(), False)
         self.__array_interface__ = {"shape": tuple(x.shape), "typestr": "<f4", "data": data, "version": 3}
+
+
+def _given_back(x: np.ndarray) -> np.ndarray:
+    """A plain array, as one that a kernel of Numba's makes."""
+    return sys.modules["numba"].njit(lambda x: x.copy())(x)
 
 
 def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> set[str]:
@@ -59,6 +67,10 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
         (lambda x: np.frombuffer(_bare(x), np.float32) * 2, "numpy.multiply"),
         (lambda x: np.frombuffer(x.expand(9, 3, 3).numpy().tobytes(), np.float32) * 2, "numpy.multiply"),
         (lambda x: np.array(x.expand(9, 3, 3).tolist()) * 2, "numpy.multiply"),
+        (lambda x: x.numpy().view(np.ndarray) * 2, "numpy.multiply"),
+        (lambda x: x.numpy().__array__() * 2, "numpy.multiply"),
+        (lambda x: _given_back(x.numpy()) @ x.numpy().tolist(), "numpy.matmul"),
+        (lambda x: eval(compile("numpy.zeros(99) * 2", "own.py", "eval"), {"numpy": np}), "numpy.multiply"),
     ],
 )
 def test_what_numpy_computes_is_counted(
@@ -88,6 +100,19 @@ def test_the_values_and_types_are_numpys(libraries: Libraries) -> None:
         total = y.sum()
     assert total == 30 and x.sum() == 30 and isinstance(total, np.float32)
     assert quotient.tolist() == [[0, 0, 1], [1, 2, 2]] and rest.tolist() == [[0, 1, 0], [1, 0, 1]]
+
+
+def test_arrays_that_a_library_makes_are_its_own(libraries: Libraries) -> None:
+    """As those of Triton's interpreter, which computes everything with NumPy."""
+    code = compile("(numpy.zeros(99) + numpy.full((9, 9), 1.0).sum()).max()", np.__file__, "eval")
+    assert _seen(libraries, lambda _: eval(code, {"numpy": np})) == set()
+
+
+def test_elsewhere_they_are_plain_arrays(libraries: Libraries) -> None:
+    """What another process unpacks has none of the worker's modules."""
+    packed: list[bytes] = []
+    _seen(libraries, lambda x: packed.append(pickle.dumps(x.numpy())))
+    assert type(pickle.loads(packed[0])) is np.ndarray and b"kerneleval" not in packed[0]
 
 
 def test_own_ufuncs_are_no_library(libraries: Libraries) -> None:
@@ -138,9 +163,11 @@ def test_functions_that_no_dispatcher_sees(name: str, past: bool) -> None:
 
 def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    source, library = tmp_path / "own.c", tmp_path / "own.so"
+    pytest.importorskip("llvmlite")
+    source, library, other = tmp_path / "own.c", tmp_path / "own.so", tmp_path / "other.so"
     source.write_text("__attribute__((weak)) void sgemm_(void); void f(void) { sgemm_(); }")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    shutil.copyfile(library, other)
     code = (
         "import ctypes\n"
         "from kerneleval.worker.libraries import Libraries\n"
@@ -150,12 +177,18 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
         f"ctypes.CDLL({str(library)!r})\n"
         "print(seen.looked_up)\n"
         "(ctypes.c_float * 3).from_address(0)\n"
-        "print(seen.native, seen.looked_up, seen.packages)"
+        "print(seen.native, seen.looked_up, seen.packages)\n"
+        "import os, llvmlite.binding\n"
+        f"llvmlite.binding.load_library_permanently({str(other)!r})\n"  # native code opens it
+        f"os.remove({str(other)!r})\n"
+        "seen.look_at_memory()\n"
+        "print(seen.native)"
     ).replace("import ctypes\n", "import ctypes.util\n", 1)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    before, after = ended.stdout.strip().split("\n")
+    before, after, mapped = ended.stdout.strip().split("\n")
     assert before == "{'own.so: sgemm_': 1}"
     assert after == "['own.so'] {'own.so: sgemm_': 1, 'ctypes.from_address': 1} ['pyarrow']"
+    assert mapped == "['other.so (deleted)', 'own.so']"
 
 
 def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
@@ -169,6 +202,15 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "def pool(): Pool(1).terminate()\n"
         "def system(): os.system('true')\n"
         "def library(): import ctypes.util; ctypes.util.find_library('gomp')\n"
+        "def tracker(): from multiprocessing import resource_tracker; resource_tracker.ensure_running()\n"
+        "def spawn(): from multiprocessing import util; util.spawnv_passfds(b'/bin/true', [b'true'], [])\n"
+        "def thread():\n"
+        "    import threading\n"
+        "    one = threading.Thread(target=subprocess.run, args=(['true'],))\n"
+        "    one.start()\n"
+        "    one.join()\n"
+        "def renamed(): exec('import os; os.system(\"true\")', {'__name__': 'subprocess'})\n"
+        "def loader(): import ctypes; return ctypes.CDLL(None).dlsym, ctypes.CDLL(None).fork\n"
     )
     told = {
         "program": ["process.subprocess.Popen"],
@@ -176,10 +218,14 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "pool": ["process.os.fork"],
         "system": ["process.os.system"],
         "library": [],
+        "tracker": [],
+        "spawn": ["process.fork_exec"],
+        "thread": ["process.subprocess.Popen"],
+        "renamed": ["process.os.system"],
+        "loader": ["ctypes.dlsym", "ctypes.fork"],
     }
     code = (
-        "import os\n"
-        "import sys\n"
+        "import os, sys, torch\n"
         "from kerneleval.worker.libraries import Libraries\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\n"
         "for name in sys.argv[1:]:\n"  # one process loads what takes long, and forks itself for each

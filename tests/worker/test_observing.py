@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval.worker.below import registered
 from kerneleval.worker.observing import Observing
 
 
@@ -94,3 +95,18 @@ def test_nothing_has_changed_until_something_has(observing: Observing, monkeypat
     assert observing.changed() == []
     monkeypatch.setattr(Observing, "begin", lambda *args, **options: None)
     assert observing.changed() == ["Observing.begin"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "counted"),
+    [
+        ("aten::mm", True),
+        ("aten::matmul", False),
+        ("aten::silu_backward", True),  # made of others on some devices alone
+        ("aten::max_pool1d", True),  # of none, where no gradient is asked for
+        ("aten::fbgemm_linear_fp16_weight", True),
+        ("aten::reshape", False),
+    ],
+)
+def test_operators_that_compute_are_counted_in_every_thread(operator: str, counted: bool) -> None:
+    assert (operator in registered()) is counted

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import gc
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ __all__ = ["Extensions", "everywhere", "registered"]
 _WITH_KEYWORDS = 0x0002
 """``METH_KEYWORDS`` of CPython's ``methodobject.h``."""
 
+_COMPUTES_ITSELF = re.compile(r"aten::(?:_?choose_qparams|_rowwise_prune|_saturate_weight|fbgemm_|max_pool1d$)")
+"""Operators that PyTorch declares as made of others, and that compute without calling any."""
+
 
 @contextlib.contextmanager
 def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[[], None]) -> Iterator[None]:
@@ -29,7 +33,7 @@ def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[
     cannot.
 
     Args:
-        brought: names of the operators that PyTorch brings, as :func:`registered` gives them.
+        brought: names of the operators that are counted, as :func:`registered` gives them.
         on_loss: called where the profiler was ended inside the block, so that operators were not counted.
     """
     import torch
@@ -58,7 +62,7 @@ def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[
         for event in events:
             space, _, name = event.name().partition("::")
             full = ".".join(filter(None, (event.name(), event.overload_name())))
-            if full in brought and not _is_made_of_others(full):
+            if full in brought:
                 found[f"{space}.{name}.{event.overload_name() or 'default'}"] += 1
         # what the caller's thread dispatched is here twice: before its mode and after
         for name, count in found.items():
@@ -67,21 +71,22 @@ def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[
 
 @functools.cache
 def registered() -> frozenset[str]:
-    """``namespace::name.overload`` of the operators that there are before candidates bring others; the zygote asks."""
+    """``namespace::name.overload`` of the operators that compute something themselves, as they are before candidates
+    register others; the zygote asks.
+    """
     import torch
 
-    return frozenset(torch._C._dispatch_get_all_op_names())
+    return frozenset(name for name in torch._C._dispatch_get_all_op_names() if not _is_made_of_others(name))
 
 
-@functools.cache
 def _is_made_of_others(operator: str) -> bool:
     """Whether an operator calls others and computes nothing itself; those are seen too."""
     import torch
 
-    try:
-        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CompositeImplicitAutograd"))
-    except RuntimeError:  # there is none of this name
-        return True
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if _COMPUTES_ITSELF.match(operator) or not has(operator, "CompositeImplicitAutograd"):
+        return False
+    return not any(has(operator, device) for device in ("CPU", "CUDA", "MPS", "XPU"))
 
 
 class _Definition(ctypes.Structure):

@@ -8,6 +8,7 @@ loaded. ``observing.py`` uses it; what it cannot see stands in ``docs/threat-mod
 
 from __future__ import annotations
 
+import _posixsubprocess
 import contextlib
 import functools
 import os
@@ -20,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kerneleval.languages.binaries.elf import undefined
+from kerneleval.languages.binaries.elf import LOADER, undefined
 from kerneleval.languages.common.watch import library_folders
 
 __all__ = ["Libraries"]
@@ -98,13 +99,21 @@ _UFUNCS = frozenset(
 _STARTING = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
 )
-_STARTS_FOR_OTHERS = re.compile(r"(?:asyncio|concurrent|multiprocessing|os|pty|subprocess|torch\.multiprocessing)\b.*")
-"""Modules that start a process for who called them."""
+_FOR_OTHERS = re.compile(r"(?:numpy|torch\.(?:_inductor\.compile_worker|multiprocessing|utils\.data))\b.*")
+"""Modules that start a process, or look a function up, for who called them; so does the standard library, but for"""
+
+_FOR_ITSELF = re.compile(r"ctypes\.util|distutils\b.*|multiprocessing\.resource_tracker|platform|sysconfig|uuid")
+
+_LOADS = LOADER | {"clone", "fork", "syscall", "vfork"}
+"""Functions of the C library that find others' functions, or start a process."""
 
 _CONVERTERS = (
     *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "require"),
 )
 """Functions of NumPy that give plain arrays over the same content, or over memory that something else names."""
+
+_MAKERS = ("empty", "full", "ones", "zeros")
+"""Functions of NumPy that give arrays for a kernel to write to."""
 
 _SMALL = 64
 """An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed."""
@@ -119,13 +128,27 @@ class Libraries:
         self._looked_up: dict[str, int] = {}
         self._native: dict[str, int] = {}
         self._packages: dict[str, int] = {}
+        self._mapped: set[str] = set()
         library_folders()  # known before anything is opened
         sys.addaudithook(self._hear)
+        self._hear_of_programs()
+
+    def _hear_of_programs(self) -> None:
+        """What ``multiprocessing`` starts programs by causes no audit event."""
+        start = _posixsubprocess.fork_exec
+
+        def fork_exec(*arguments: Any) -> Any:
+            if _is_for_candidate(sys._getframe(1)):
+                self._looked_up["process.fork_exec"] = 1
+            return start(*arguments)
+
+        _posixsubprocess.fork_exec = fork_exec
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _LOOKING_UP:
             name = arguments[-1]
-            if type(name) is str and (_computes(name) or _OF_TORCH.fullmatch(name)):
+            known = type(name) is str and (_computes(name) or _OF_TORCH.fullmatch(name))
+            if known or (name in _LOADS and _is_for_candidate(sys._getframe(1))):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
         elif event == "ctypes.cdata":
             if not _is_of_library(sys._getframe(1)):
@@ -166,6 +189,13 @@ class Libraries:
         """Files of native code that were opened so far and that no installed package brings."""
         return sorted(self._native)
 
+    def look_at_memory(self) -> None:
+        """Note the native code that is in memory: what native code opens, as PyTorch does, causes no audit event."""
+        with contextlib.suppress(OSError):  # no Linux
+            for path in _mapped_code() - self._mapped:
+                self._mapped.add(path)
+                self._opened(path)
+
     @property
     def packages(self) -> list[str]:
         """Installed packages whose native code was opened so far, but for those that only compile and launch."""
@@ -178,7 +208,10 @@ class Libraries:
 
         Followed.counts.clear()
         with contextlib.ExitStack() as stack:
-            owners = ((torch.Tensor, ("numpy", "__array__")), (np, _CONVERTERS), (np.ctypeslib, ("as_array",)))
+            arrays, made = ("numpy", "__array__"), (*_CONVERTERS, *_MAKERS)
+            owners = [(torch.Tensor, arrays), (np, made), (np.ctypeslib, ("as_array",))]
+            if compiled := sys.modules.get("numba.core.registry"):
+                owners.append((compiled.CPUDispatcher, ("__call__",)))
             for owner, names in owners:
                 for name in names:
                     stack.enter_context(_replaced(owner, name))
@@ -191,10 +224,16 @@ def _is_of_library(frame: FrameType) -> bool:
 
 
 def _is_for_candidate(frame: FrameType | None) -> bool:
-    """Whether the candidate starts the process that starts, and no library: compilers start programs."""
-    while frame is not None and _STARTS_FOR_OTHERS.fullmatch(str(frame.f_globals.get("__name__"))):
+    """Whether the candidate starts the process that starts, and no library: compilers start programs. Who is passed by
+    here does what it was told to; a thread that was told to call a library's function is the candidate's.
+    """
+    while frame is not None and _is_of_library(frame):
+        name = str(frame.f_globals.get("__name__"))
+        standard = name.partition(".")[0] in sys.stdlib_module_names and not _FOR_ITSELF.fullmatch(name)
+        if not standard and not _FOR_OTHERS.fullmatch(name):
+            return False
         frame = frame.f_back
-    return frame is not None and not _is_of_library(frame)
+    return True
 
 
 def _package(path: str) -> str:
@@ -204,6 +243,12 @@ def _package(path: str) -> str:
     return "" if name == "lib-dynload" else name
 
 
+def _mapped_code() -> set[str]:
+    """Files whose code is in this process's memory. Raises OSError: this is no Linux."""
+    lines = (line.split(None, 5) for line in Path("/proc/self/maps").read_text().splitlines())
+    return {parts[5] for parts in lines if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/")}
+
+
 def _is_own(path: str) -> bool:
     """Whether a file may be one that the candidate made: its user's, and not where programs and packages are."""
     if path.startswith((*library_folders(), *_SYSTEM, os.path.join(os.path.realpath(sys.base_prefix), ""))):
@@ -211,7 +256,7 @@ def _is_own(path: str) -> bool:
     try:
         return os.stat(path).st_uid == os.geteuid()
     except OSError:
-        return False
+        return path.endswith(".so (deleted)")
 
 
 def _computes(name: str) -> bool:
@@ -250,6 +295,8 @@ def _replaced(owner: Any, name: str) -> Iterator[None]:
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
+        if name in _MAKERS and _is_of_library(sys._getframe(1)):
+            return made
         if always or not args or isinstance(args[0], Followed) or not isinstance(args[0], _OWN_VALUES):
             return _followed(made)
         plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
@@ -286,6 +333,18 @@ class Followed(np.ndarray[Any, Any]):
             _count(func.__name__)
         return _followed(func(*_bare(args), **_bare(kwargs)))
 
+    def view(self, *args: Any, **kwargs: Any) -> Any:
+        """See NumPy's method; of any class it is followed."""
+        return _followed(np.ndarray.view(self, *args, **kwargs))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        """See NumPy's protocol."""
+        return _followed(np.ndarray.__array__(self, *args, **kwargs))
+
+    def __reduce__(self) -> Any:
+        """Elsewhere, as in another process, it is a plain array."""
+        return np.ndarray.view(self, np.ndarray).__reduce__()
+
 
 def _counting(name: str) -> Callable[..., Any]:
     """A method of arrays that counts itself."""
@@ -308,7 +367,7 @@ def _count(name: str) -> None:
 
 def _followed(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim:
-        return value.view(Followed)
+        return np.ndarray.view(value, Followed)
     return tuple(map(_followed, value)) if type(value) is tuple else value
 
 

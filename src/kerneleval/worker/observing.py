@@ -109,6 +109,8 @@ class Observing:
         self._extensions.mute(False)
         grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
         launches = {name: n for name, n in grown.items() if n > 0}
+        if self._recorded:
+            self._libraries.look_at_memory()
         return {
             "aten": self._seen,
             "launches": launches,

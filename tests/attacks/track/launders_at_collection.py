@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=silu device=cpu stage=correctness reason=wrong_output,wrong_type,wrong_count categories=tiny,small,medium allow=custom,mixed
+# specimen: class=laundered_library task=silu device=cpu stage=correctness reason=wrong_output,wrong_type,wrong_count categories=tiny,small,medium allow=custom,mixed
 """Its own kernel copies the input; the library computes when outputs are collected, where no operator is recorded."""
 import numba
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=tampering categories=tiny,small allow=custom,mixed
+# specimen: class=laundered_library task=matmul device=cpu stage=honesty reason=tampering categories=tiny,small allow=custom,mixed
 """An operator is called by its dispatch key; a kernel of its own scales by 2 what was computed of halves."""
 import numba
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """A library that it built and opened by ctypes multiplies, by a function of PyTorch's, and a kernel of its own copies."""
 import ctypes
 import os

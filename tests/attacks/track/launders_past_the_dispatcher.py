@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """PyTorch's own function multiplies, called from C++ past the dispatcher, and a kernel of its own copies."""
 import numba
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=silu device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=silu device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
 """NumPy, by names bound at import, computes half of what is asked for, and a Triton kernel doubles it."""
 import torch
 import triton

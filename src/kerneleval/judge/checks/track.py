@@ -221,19 +221,25 @@ _PLUMBING = frozenset(
     re.findall(
         r"\w+",
         """
-        _foreach_copy_ _local_scalar_dense _reshape_alias _to_copy _unsafe_view alias arange as_strided
-        as_strided_ bernoulli_ cat chunk clone constant_pad_nd contiguous copy copy_ detach detach_ diagonal
-        empty empty_like empty_strided expand fill fill_ flatten flip full full_like is_pinned is_same_size item
-        lift lift_fresh lift_fresh_copy movedim narrow new_empty new_empty_strided new_full new_ones new_zeros
-        normal_ numpy_T ones ones_like permute pin_memory rand randint randn random_ record_stream repeat
-        reshape resize_ resize_as_ result_type roll scalar_tensor select set_ size slice split split_with_sizes
-        squeeze squeeze_ stack storage_offset stride sym_numel sym_size sym_stride t t_ transpose transpose_
-        unbind unflatten unfold uniform_ unsqueeze unsqueeze_ view view_as_complex view_as_real zero zero_ zeros
-        zeros_like
+        _foreach_copy_ _local_scalar_dense _record_function_enter _record_function_enter_new
+        _record_function_exit _reshape_alias _to_copy _unsafe_view _version alias arange as_strided as_strided_
+        atleast_1d atleast_2d atleast_3d bernoulli_ broadcast_tensors broadcast_to cat chunk clone column_stack
+        concat concatenate constant_pad_nd contiguous copy copy_ data detach detach_ diagonal dim dsplit dstack
+        empty empty_like empty_strided expand expand_as fill fill_ flatten flip fliplr flipud full full_like
+        get_device hsplit hstack is_complex is_conj is_contiguous is_floating_point is_inference is_leaf is_neg
+        is_nonzero is_pinned is_same_size is_signed item lift lift_fresh lift_fresh_copy mT moveaxis movedim
+        narrow new_empty new_empty_strided new_full new_ones new_zeros normal_ numel numpy_T ones ones_like
+        output_nr permute pin_memory rand randint randn random_ ravel record_stream repeat requires_grad_
+        reshape reshape_as resize_ resize_as_ resolve_conj resolve_neg result_type retain_grad roll row_stack
+        scalar_tensor select set_ size slice split split_with_sizes squeeze squeeze_ stack storage_offset stride
+        swapaxes swapaxes_ swapdims swapdims_ sym_numel sym_size sym_stride t t_ tensor_split tile to transpose
+        transpose_ type_as unbind unflatten unfold uniform_ unsafe_chunk unsqueeze unsqueeze_ view view_as
+        view_as_complex view_as_real vsplit vstack zero zero_ zeros zeros_like
         """,
     )
 )
-"""Base names of ATen operators that compute nothing of the operator: allocation, views, copies, conversion, seeds."""
+"""Base names of operators that compute nothing: allocation, views, copies, conversion, seeds, names for profilers. Some
+are made of others: in inference mode these are seen too."""
 
 
 @functools.cache
@@ -379,9 +385,15 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
 
 
-_UNSEEN = ("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*")
-"""Names by which Python code has others compute, and which are not followed: wrappers of compiled code, and ways to get
-at the functions that are linked into Numba's."""
+_UNSEEN = (
+    *("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*"),
+    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.__array__", "numpy.ndarray.view"),
+)
+"""Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
+at the functions that are linked into Numba's, and NumPy's functions below its protocols."""
+
+_BELOW_PROTOCOLS = re.compile(r"numpy\..*\.(?:_implementation|__wrapped__)")
+"""Such functions as attributes of NumPy's others."""
 
 
 def _named(calls: Calls) -> list[str]:
@@ -390,7 +402,9 @@ def _named(calls: Calls) -> list[str]:
     for path, text in calls.loaded.candidate.files:
         if path.endswith(".py"):
             with contextlib.suppress(Unreadable):
-                found += (what for _, what in Source(text).uses(_UNSEEN))
+                source = Source(text)
+                found += (what for _, what in source.uses(_UNSEEN))
+                found += (what for _, what in source.uses(("numpy.*",)) if _BELOW_PROTOCOLS.fullmatch(what))
     return sorted(set(found))
 
 

@@ -37,7 +37,7 @@ _TRANSACTIONAL = ("_ITM_", "_ZGTt")
 (``-static-libstdc++``) refers to them; no library that computes defines one."""
 
 _OPENMP = ("omp_", "GOMP_", "__kmpc_", "kmp_")
-_LOADER = frozenset(
+LOADER = frozenset(
     (
         *("_DYNAMIC", "_dl_find_object", "_dl_sym", "_r_debug", "_rtld_global", "_rtld_global_ro"),
         *("__libc_dlopen_mode", "__libc_dlsym", "dlopen", "dlmopen", "dlsym", "dlvsym"),
@@ -96,7 +96,7 @@ def foreign_names(path: Path) -> list[str]:
 
 def loader_names(path: Path) -> list[str]:
     """Undefined symbols of a shared library by which it can find functions of others, or programs, sorted."""
-    return sorted({name for name, _ in _undefined(path.read_bytes()) if name in _LOADER})
+    return sorted({name for name, _ in _undefined(path.read_bytes()) if name in LOADER})
 
 
 def undefined(path: Path) -> list[str]:
