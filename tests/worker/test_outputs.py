@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kerneleval.worker.calls import written
+from kerneleval.languages.common.base import OutputSpec
+from kerneleval.worker.calls import mismatch, outputs_of, written
+from kerneleval.worker.child import _error
 
 BASE = torch.arange(64.0)
 
@@ -48,3 +50,27 @@ def test_one_of_another_shape_is_not_written_out() -> None:
     view = torch.zeros(1).expand(2**30, 2**30)
     (output,) = written(view, [BASE])
     assert output is view
+
+
+@pytest.mark.parametrize("result", [None, [1.0, 2.0], "text"])
+def test_that_nothing_was_returned_is_told(result: object) -> None:
+    wrong = mismatch(outputs_of(result, None), [OutputSpec(shape=(2,), dtype="float32")], "cpu")
+    assert wrong is not None and wrong["got"].startswith("no tensor was returned")
+
+
+def test_an_exception_whose_text_and_class_are_odd_is_told() -> None:
+    class Text(str):
+        def __getitem__(self, _key: object) -> str:
+            raise RuntimeError
+
+    class Kind(type):
+        @property
+        def __name__(cls) -> str:
+            raise RuntimeError
+
+    class OddError(Exception, metaclass=Kind):
+        def __str__(self) -> str:
+            return Text("said")
+
+    told = _error("go", OddError())
+    assert (told["kind"], told["message"], type(told["message"])) == ("OddError", "said", str)

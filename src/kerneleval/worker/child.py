@@ -613,9 +613,10 @@ def _allow_many_shapes() -> None:
 
 
 def _error(operation: str, error: BaseException) -> dict[str, Any]:
-    kind = type(error).__name__
+    kind = type.__dict__["__name__"].__get__(type(error))  # a metaclass may have another
     try:
-        text = str(error) if not isinstance(error, SystemExit) else f"the candidate called exit({error.code!r})"
+        said = str(error) if not isinstance(error, SystemExit) else f"the candidate called exit({error.code!r})"
+        text = str.__getitem__(said, slice(_TRACEBACK_CHARS))  # of a string of another class too
         lines = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
     except BaseException:  # noqa: BLE001 - its text is the candidate's code too
         text, lines = "its text cannot be read", ""
@@ -624,7 +625,7 @@ def _error(operation: str, error: BaseException) -> dict[str, Any]:
         "during": operation,
         "kind": kind,
         "unsupported": isinstance(error, NotImplementedError),
-        "message": text[:_TRACEBACK_CHARS],
+        "message": text,
         "traceback": lines,
     }
 

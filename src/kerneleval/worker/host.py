@@ -44,9 +44,13 @@ _TELLING_S = 2.0
 """Seconds that a worker which does not answer has to print where it is."""
 
 _FRAME = re.compile(
-    r'File "(?P<file>(?![^"\n]*/(?:lib|kerneleval)/)[^"\n]{1,200})", line (?P<line>\d{1,7}) in (?P<function>\S{1,80})\n'
+    r'File "(?P<file>(?!<frozen |[^"\n]*/(?:lib|kerneleval)/)[^"\n]{1,200})", line (?P<line>\d{1,7}) '
+    r"in (?P<function>\S{1,80})\n"
 )
 """The innermost frame of no library in what it prints."""
+
+_WHEN = {"collect": "the copying of its outputs", "go": "its calls", "load": "its loading"}
+"""What the worker did, for who does not know its messages."""
 
 _WORKER_MESSAGE_BYTES = 4 << 20
 
@@ -540,7 +544,9 @@ class Worker:
             if -code == signal.SIGXCPU:
                 text = f"the CPU-time limit was used up during '{operation}'"
                 return WorkerFailure("timeout", text, failure.evidence)
-            return WorkerFailure("crash", f"the process died with {name} during '{operation}'", failure.evidence)
+            when = _WHEN.get(operation, f"'{operation}'")
+            beyond = ": it read or wrote outside of its memory" if -code in (signal.SIGSEGV, signal.SIGBUS) else ""
+            return WorkerFailure("crash", f"the process died with {name} during {when}{beyond}", failure.evidence)
         text = f"the process exited with code {code} during '{operation}'"
         if code == LOST:
             text = f"{text}: the candidate closed the worker's connection, or left it no memory or files to answer with"

@@ -25,7 +25,7 @@ from kerneleval.judge.probes.far import FarOffsets, room_bytes
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats, computes
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.windows.modules import reveal_weights
-from kerneleval.judge.windows.protocol import claimed, output_views, raised
+from kerneleval.judge.windows.protocol import claimed, output_views, place, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import (
     FAR,
@@ -234,6 +234,9 @@ class CellJudge:
         if error.kind == "NoGradientError":
             self._without_gradient.add(case)
         outcome = raised(error)
+        if error.kind == "TypeError" and "positional argument" in str(error) and not place(error):
+            names = ", ".join(spec.name for spec in self.calls.bind(case).specs)
+            outcome = replace(outcome, message=outcome.message + f"; it is called with {names}" * bool(names))
         if outcome.reason == "exception" and bound_to_one_layout(self.calls.task, case):
             return replace(outcome, reason="unsupported", message=f"{case.layout} inputs: {outcome.message}"[:500])
         return (self._refused(case) or outcome) if outcome.reason == "unsupported" else outcome

@@ -17,6 +17,7 @@ window's memory looks like, ``worker/child.py`` is the other end.
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,13 @@ _MAPPED_BYTES_S = 1 << 30
 _LOOKED = 32
 """Calls of a window, secret ones, of which the worker says whether their arguments are still what was given: all of
 those that are judged for correctness, and so few of a timed window's that collecting takes no longer."""
+
+
+_PLACE = re.compile(
+    r'File "(?!<|[^"\n]*/(?:lib|kerneleval)/)[^"\n]{0,200}?(?P<file>[^"/\n]{1,200})", line (?P<line>\d{1,7}), '
+    r"in (?P<function>\S{1,80})\n"
+)
+"""A frame of no library in a traceback."""
 
 
 class NotAtRestError(Exception):
@@ -599,7 +607,14 @@ def raised(error: WorkerError) -> Failed:
     if error.kind == "MissingGradientError":
         evidence = error.evidence | {"what": "gradient"}
         return Failed(stage="call", reason="exception", message=str(error)[:500], evidence=evidence)
-    return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
+    message = f"{error.kind}: {error}"[:900] + place(error)
+    return Failed(stage="call", reason="exception", message=message, evidence=error.evidence)
+
+
+def place(error: WorkerError) -> str:
+    """Where in the candidate it was raised, to be told; empty where none of its lines had run."""
+    places = _PLACE.findall(error.evidence.get("traceback", ""))
+    return " ({}:{}, in {})".format(*places[-1]) if places else ""
 
 
 def claimed(wrong: dict[str, Any]) -> Failed:

@@ -290,7 +290,8 @@ def _bind(
         return found
 
     entry = candidate.entry
-    tried = [entry] if entry else [*names, "run", "kernel_function"]
+    # a problem file's name may be no name of a function
+    tried = [entry] if entry else [*filter(str.isidentifier, names), "run", "kernel_function"]
     name = next((n for n in tried if function(n, must=bool(entry)) is not None), "")
     forward = function(name, must=bool(entry)) if name else None
     module_class = _module_class(module, entry, own)

@@ -1,0 +1,29 @@
+"""In which line of a candidate a call raised, as a verdict tells it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kerneleval.judge.windows.protocol import place, raised
+from kerneleval.worker.host import WorkerError
+
+_WORKER = '  File "/x/src/kerneleval/worker/calls.py", line 9, in run\n    function(*args)\n'
+_OWN = '  File "/tmp/worker/a/source-1/candidate.py", line 3, in gelu\n    helper(x)\n'
+_INNER = '  File "/tmp/worker/a/source-1/candidate.py", line 7, in helper\n    torch.sqrt(x, 2)\n'
+_LIBRARY = '  File "/usr/lib/python3/torch/functional.py", line 5, in sqrt\n    raise TypeError\n'
+
+
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        ((_WORKER, _OWN), " (candidate.py:3, in gelu)"),
+        ((_WORKER, _OWN, _INNER, _LIBRARY), " (candidate.py:7, in helper)"),
+        ((_WORKER,), ""),
+        ((_WORKER, '  File "<string>", line 1, in f\n'), ""),
+        ((), ""),
+    ],
+)
+def test_the_innermost_line_of_its_own_is_told(frames: tuple[str, ...], told: str) -> None:
+    error = WorkerError("TypeError", "wrong", unsupported=False, evidence={"traceback": "".join(frames)})
+    assert place(error) == told
+    assert raised(error).message == f"TypeError: wrong{told}"
