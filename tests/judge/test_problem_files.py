@@ -146,6 +146,7 @@ class Model{new}(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.fc, self.conv = torch.nn.Linear(20, 36), torch.nn.Conv1d(4, 8, 3, padding=1)
+        self.bias = torch.nn.Parameter(torch.zeros(36))
 
     def forward(self, x):
         y = {layer}
@@ -167,9 +168,11 @@ MERGED = (
 
 
 @pytest.mark.parametrize(("norm", "passes"), [(NORM_IN_ONE, False), (NORM_IN_TWO, True), (MERGED, True), (NORM, True)])
-@pytest.mark.parametrize("layer", ["self.fc(x)", "self.conv(x.view(-1, 4, 5))"])
+@pytest.mark.parametrize("layer", ["self.fc(x)", "self.conv(x.view(-1, 4, 5))", "x @ self.fc.weight.T + self.bias"])
 def test_biases_before_a_norm_are_far_from_zero(judge, tmp_path, layer, norm, passes):
-    """Behind a layer, rows of inputs far from 0 are no longer so: variances by one pass passed."""
+    """Behind a layer, rows of inputs far from 0 are no longer so: variances by one pass passed. So they did where the
+    file itself adds the bias.
+    """
     path = tmp_path / "problem.py"
     path.write_text(LAYERS.format(new="", layer=layer, norm=NORM))
     task = open_task(str(path))

@@ -1031,14 +1031,28 @@ def test_repeated_rows_of_noise_are_no_labels(tmp_path):
         ("return F.layer_norm(self.l(x).relu(), (12,))", set(), set()),
         ("return self.l(F.layer_norm(x, (9,)))", set(), set()),
         ("return (self.l(x) - self.l(x).mean(-1, True)).softmax(-1)", set(), set()),
+        ("return F.layer_norm(F.linear(x, self.l.weight) + self.b, (12,))", {"b"}, {0}),
+        ("return F.layer_norm(x @ self.l.weight.mT - self.b.view(1, 12), (12,))", {"b"}, {0}),
+        ("return F.layer_norm(torch.einsum('bi,oi->bo', x, self.l.weight).add_(more[0]) + self.b, (12,))", {"b"}, {0}),
+        ("return F.layer_norm(torch.addmm(self.b, x, self.l.weight.t()), (12,))", {"b"}, {0}),
+        ("return F.layer_norm(self.l(x) + self.b, (12,))", {"b", "l.bias"}, {0}),
+        ("return F.group_norm(F.conv1d(x.view(6, 3, 3), self.c) + self.b[:, None], 3)", {"b"}, {0}),
+        ("return F.layer_norm((x @ self.l.weight.mT + self.b).relu(), (12,))", set(), set()),
+        ("return F.layer_norm(more[0] @ self.m * self.b, (12,))", set(), set()),
+        ("return F.layer_norm(F.linear(x, more[1], more[2]), (12,))", {3}, {0, 2, 3}),
+        ("return F.layer_norm(x @ more[1].mT + more[2], (12,)) + x.mean()", {3}, {2, 3}),
+        ("return F.layer_norm(x @ more[1].mT + self.b, (12,))", set(), set()),
     ],
 )
 def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifted, hidden):
-    inputs = "return [torch.randn(6, 9), torch.randn(6, 12)]"
-    task = read(write(tmp_path, forward, inputs, "self.l = nn.Linear(9, 12)"))
+    inputs = "return [torch.randn(6, 9), torch.randn(6, 12), torch.randn(12, 9), torch.randn(12)]"
+    init = "self.l, self.b = nn.Linear(9, 12), nn.Parameter(torch.zeros(12))\n"
+    init += "self.c, self.m = nn.Parameter(torch.randn(12, 3, 1)), nn.Parameter(torch.randn(12, 12))"
+    task = read(write(tmp_path, forward, inputs, init))
     problem = task.build({}, "cpu")
-    assert problem.shifted == shifted and problem.behind_layers == hidden and "far_mean" in task.distributions
+    assert problem.shifted.keys() == shifted and problem.behind_layers == hidden and "far_mean" in task.distributions
     weights, far = problem.weights(1), problem.weights(1, "far_mean")
-    assert {name for name in weights if not torch.equal(weights[name], far[name])} == shifted
-    x, now = problem.inputs(1)[0], problem.inputs(1, "far_mean")[0]
-    assert torch.equal(x, now) is bool(hidden)
+    assert {name for name in weights if not torch.equal(weights[name], far[name])} == shifted - {3}
+    near, now = problem.inputs(1), problem.inputs(1, "far_mean")
+    assert {i for i in (0, 2, 3) if torch.equal(near[i], now[i])} >= hidden - shifted
+    assert torch.allclose(now[3] - near[3], (now[3] - near[3])[:1], rtol=1e-3) is (3 in shifted)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -168,6 +168,18 @@ def far_from_zero(tensor: torch.Tensor, far: float) -> torch.Tensor:
     if not 0 < float(deviation) < math.inf:
         return tensor
     return (tensor - mean) * (FAR_DEVIATION / deviation) + far * FAR_DEVIATION
+
+
+def moved_biases(values: Mapping[Any, Any], shifted: Mapping[Any, Any], far: float) -> dict[Any, Any]:
+    """The values, with biases moved as a whole by so many deviations of what the matrix beside each makes of numbers of
+    deviation 1. Those of half types stay, and those of another number of rows.
+    """
+    found = dict(values)
+    for name in values.keys() & shifted.keys():
+        bias, matrix = values[name], values[shifted[name]]
+        if bias.numel() in matrix.shape and bias.is_floating_point() and bias.itemsize > 2:
+            found[name] = bias + far * float(matrix.norm()) / math.sqrt(bias.numel())
+    return found
 
 
 def with_padding(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

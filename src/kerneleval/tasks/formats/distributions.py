@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
 from kerneleval.tasks.formats.agreement import agrees, agrees_on, limit_changes, selects_among_equals
-from kerneleval.tasks.formats.changes import Vary
+from kerneleval.tasks.formats.changes import Vary, moved_biases
 from kerneleval.tasks.formats.edges import Edges
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
+from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.redrawn import Family, different, families, repeated, says_sizes
 from kerneleval.tasks.formats.soundness import depends
@@ -103,7 +104,7 @@ class Safe:
     families: tuple[Family, ...] = ()
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
-    shifted: frozenset[str] = frozenset()
+    shifted: Mapping[str | int, str | int] = field(default_factory=dict)
     behind_layers: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
@@ -509,34 +510,57 @@ _SHIFT = 10.0
 _MOST_BIASES = 16
 """So many biases of a problem file are tried, by name: each takes a run of the reference in fp64."""
 
-_LOOKS = ("__get__", "size", "dim", "numel", "contiguous", "untyped_storage")
-"""Calls that take no numbers of a tensor."""
+_PRODUCTS = frozenset(("mm", "bmm", "mv", "addmm", "addmv", "baddbmm", "convolution"))
+"""What matrix products and convolutions are to PyTorch, however they are written."""
 
-_VIEWS = ("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "transpose", "permute", "movedim")
-
-_LAYERS = re.compile(r"linear|conv(_transpose)?[123]d")
+_SAME_NUMBERS = frozenset(("clone", "_to_copy", "copy_", "_unsafe_view"))
 
 
-class _Consumers(TorchFunctionMode):
-    """What is called with each of some tensors, or with views of it."""
+class _Layers(TorchDispatchMode):
+    """While it is entered around a run of a problem, notes which parameters or arguments are biases beside the product
+    of a matrix of such, and what takes the arguments.
+    """
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        super().__init__()
-        self.names: dict[int, set[str]] = {id(tensor): set() for tensor in tensors}
-        self._views: list[Any] = []
+    def __init__(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> None:
+        TorchDispatchMode.__init__(self)
+        self._names: dict[int, str | int] = {memory(weight): name for name, weight in weights.items() if dense(weight)}
+        self._names |= {memory(arg): index for index, arg in enumerate(args) if dense(arg)}
+        self._made: dict[int, list[str | int]] = {}
+        self._kept: list[torch.Tensor] = []  # so that no memory is used again
+        self.biases: dict[str | int, str | int] = {}
+        """The matrix by its bias: names of parameters, or positions of arguments."""
+        self.takers: dict[str | int, set[bool]] = {}
+        """Whether what takes an argument or weight is a product."""
 
-    def __torch_function__(
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """The call."""
-        out, name = func(*args, **(kwargs or {})), str(getattr(func, "__name__", ""))
-        for value in tree_leaves((args, kwargs)):
-            if id(value) in self.names and name in _VIEWS:
-                self._views.append(out)
-                self.names[id(out)] = self.names[id(value)]
-            elif id(value) in self.names and name not in _LOOKS:
-                self.names[id(value)].add(name)
+        out = func(*args, **(kwargs or {}))
+        if func.is_view:
+            return out
+        name, given, made = func.overloadpacket.__name__, dense(args, kwargs), dense(out)
+        named = [(self._names[memory(one)], one) for one in given if memory(one) in self._names]
+        self._kept += made
+        if name in _SAME_NUMBERS:
+            self._names |= {memory(one): named[-1][0] for one in made if named}
+            return out
+        wide = [one for one, tensor in named if _is_wide(tensor)]
+        layer = name in _PRODUCTS and bool(wide)
+        matrices = wide if layer else [one for tensor in given for one in self._made.get(memory(tensor), ())]
+        if layer or name.rstrip("_") in ("add", "sub"):
+            for bias in (one for one, tensor in named if not _is_wide(tensor)):
+                alike = [one for one in matrices if type(one) is type(bias)]
+                self.biases.update((bias, one) for one in alike[-1:])
+            self._made |= {memory(one): matrices for one in made if matrices}
+        for one, _ in named:
+            self.takers.setdefault(one, set()).add(layer)
         return out
+
+
+def _is_wide(tensor: torch.Tensor) -> bool:
+    """Whether it is no vector, nor one that is spread out."""
+    return sum(size > 1 and bool(step) for size, step in zip(tensor.shape, tensor.stride(), strict=True)) > 1
 
 
 def _with_far_mean(problem: ModuleProblem, made: Survey, offered: Sequence[str]) -> list[str]:
@@ -555,26 +579,28 @@ def _shift(problem: ModuleProblem) -> None:
     is taken off behind, and ``problem.behind_layers`` the inputs that layers alone take then.
     """
     args, weights = problem.inputs(1), problem.weights(0)
-    own = problem.oracle(args, weights)
-    biases = [name for name in sorted(problem.parameters) if name.rpartition(".")[2] == "bias"]
-    for name in biases[:_MOST_BIASES]:
-        step = _SHIFT * problem.deviation(name, weights)
-        others = problem.oracle(args, {**weights, name: weights[name].double() + step}) if step else ()
-        if others and not any(depends(a, b, _SAME) for a, b in zip(own, others, strict=True)):
-            problem.shifted |= {name}
-    consumers = _Consumers(args)
-    with consumers:
+    own, layers = problem.oracle(args, weights), _Layers(args, weights)
+    with layers:
         problem.reference(args, weights)
+    biases = [one for one in sorted(layers.biases, key=str) if isinstance(one, int) or one in problem.parameters]
+    values: dict[Any, Any] = weights | dict(enumerate(args))
+    values |= {bias: values[bias].double() for bias in biases}
+    for bias in biases[:_MOST_BIASES]:
+        shifted = {bias: layers.biases[bias]}
+        moved = moved_biases(values, shifted, _SHIFT)
+        others = problem.oracle([moved[i] for i in range(len(args))], {name: moved[name] for name in weights})
+        told = moved[bias] is values[bias] or any(depends(a, b, _SAME) for a, b in zip(own, others, strict=True))
+        problem.shifted = {**problem.shifted, **({} if told else shifted)}
     if problem.shifted:
-        told = {i: consumers.names[id(value)] for i, value in enumerate(args)}
-        problem.behind_layers = frozenset(
-            i for i, names in told.items() if names and all(map(_LAYERS.fullmatch, names))
-        )
+        behind = {one for one, takers in layers.takers.items() if takers == {True}} | problem.shifted.keys()
+        problem.behind_layers = frozenset(one for one in behind if isinstance(one, int))
 
 
 def _is_near_far_from_zero(problem: ModuleProblem) -> bool:
     """Whether the problem is near fp64 at one of the far means, with its biases moved or else without."""
-    for shifted, behind in dict.fromkeys(((problem.shifted, problem.behind_layers), (frozenset(), frozenset()))):
+    found = (problem.shifted, problem.behind_layers)
+    none: tuple[Mapping[str | int, str | int], frozenset[int]] = ({}, frozenset())
+    for shifted, behind in (found, none) if problem.shifted else (found,):
         problem.shifted, problem.behind_layers = shifted, behind
         for far in FAR_MEANS:
             problem.far = far

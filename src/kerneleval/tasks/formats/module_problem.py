@@ -11,7 +11,6 @@ import contextlib
 import copy
 import functools
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from kerneleval.tasks.formats.changes import (
     make_uneven,
     make_vary,
     mirrored_inwards,
+    moved_biases,
     near_one_row,
     one_hot_rows,
     one_sided,
@@ -164,10 +164,12 @@ class ModuleProblem:
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     filled: frozenset[int] = frozenset()
     """Positions of offsets between which there is always something."""
-    shifted: frozenset[str] = frozenset()
-    """Names of biases that ``far_mean`` moves as a whole: what comes behind takes that off again."""
+    shifted: Mapping[str | int, str | int] = {}
+    """Biases that ``far_mean`` moves as a whole, because what comes behind takes that off again, and the matrix beside
+    each: names of weights, or positions of arguments."""
     behind_layers: frozenset[int] = frozenset()
-    """Positions of arguments that ``far_mean`` leaves alone: layers with such biases alone take them."""
+    """Positions of such biases, and of arguments that ``far_mean`` leaves alone: products beside such biases take
+    them."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 
@@ -279,6 +281,8 @@ class ModuleProblem:
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
+        if distribution == "far_mean":
+            args = list(moved_biases(dict(enumerate(args)), self.shifted, FAR_MEANS[-1]).values())
         args = [repeated(arg, self.alike[i]) if i in self.alike else arg for i, arg in enumerate(args)]
         return [doubled(arg, self.twice[i]) if i in self.twice else arg for i, arg in enumerate(args)]
 
@@ -499,17 +503,11 @@ class ModuleProblem:
         """The weights, in their own dict, with long memory and rows of padding."""
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
             weights[self.slow.what] = self.slow.applied(weights[self.slow.what])
-        for name in self.shifted if distribution == "far_mean" else ():
-            weights[name] = weights[name] + FAR_MEANS[-1] * self.deviation(name, weights)
+        if distribution == "far_mean":
+            weights = moved_biases(weights, self.shifted, FAR_MEANS[-1])
         for name, rows in self.padding.items():
             weights[name][rows] = 0
         return weights
-
-    def deviation(self, name: str, weights: Mapping[str, torch.Tensor]) -> float:
-        """What a layer with this bias makes of inputs of deviation 1, by its weights; 0: it has no matrix of them."""
-        bias, weight = weights[name], weights.get(f"{name.removesuffix('bias')}weight")
-        layer = weight is not None and weight.dim() > 1 and len(bias) in weight.shape[:2] and bias.itemsize > 2
-        return float(weight.norm()) / math.sqrt(len(bias)) if layer and weight is not None else 0.0
 
     def find_related(self) -> frozenset[int]:
         """What :attr:`related` is at these sizes."""
