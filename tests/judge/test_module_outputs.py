@@ -93,6 +93,7 @@ def test_another_form_or_number_fails(judge, tmp_path, reference, forward, reaso
 
 ADDS = "x[:, :3] += y[:, :3]\nreturn x"
 FILLS = "torch.mul(y, 2, out=x)\nreturn x, x[0]"
+DATA = "x.data[:, :3] += y[:, :3]\nreturn x.sum(0)"  # counts no version
 KEEPS = "return torch.relu(x), y.view(-1)"
 
 
@@ -104,6 +105,9 @@ KEEPS = "return torch.relu(x), y.view(-1)"
         ("return nn.functional.leaky_relu_(x, 0.1) * 1", "return nn.functional.leaky_relu_(x, 0.1).clone()"),
         (FILLS, "x.copy_(y + y)\nreturn x, x[0]"),
         (FILLS, "return y + y, y[0] * 2"),
+        (DATA, DATA),
+        (DATA, "x[:, :3] += y[:, :3]\nreturn x.sum(0)"),
+        (DATA, "return x.sum(0) + nn.functional.pad(y[:, :3].sum(0), (0, x.shape[1] - 3))"),
         (KEEPS, "return x.clamp(min=0), y.reshape(240)"),
     ],
 )
@@ -121,6 +125,7 @@ def test_what_the_reference_does_to_its_inputs_candidates_may(judge, tmp_path, r
         (KEEPS, "return torch.relu_(x), y.view(-1)", "output_alias"),
         (KEEPS, "x = torch.relu_(x).clone()\nreturn x, y.view(-1)", "input_mutation"),
         (FILLS, "return x + 2 * y, 2 * y[0]", "wrong_output"),
+        (DATA, "y[:, 3:] = 0\nx[:, :3] += y[:, :3]\nreturn x.sum(0)", "input_mutation"),
     ],
 )
 def test_nothing_else(judge, tmp_path, reference, forward, reason):

@@ -75,6 +75,7 @@ from kerneleval.tasks.formats.traits import (
     is_float,
     is_inexact,
     padding_rows,
+    same_bits,
     sample,
 )
 from kerneleval.tasks.formats.widening import WIDER, coarser, has_fast_path, in_double, widened, without_modes
@@ -702,6 +703,9 @@ class ModuleProblem:
             )
         versioned = enumerate(zip(given, versions, strict=True))
         self.written |= {i for i, (v, was) in versioned if isinstance(v, torch.Tensor) and v._version != was}
+        if not self._examined:  # writes through ``.data`` count no version
+            pairs = enumerate(zip(given, args, strict=True))
+            self.written |= {i for i, (v, was) in pairs if isinstance(v, torch.Tensor) and not same_bits(v, was)}
         inputs = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
         separate, taken = [], set(inputs)
         for index, output in enumerate(outputs):
