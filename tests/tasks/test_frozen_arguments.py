@@ -1056,3 +1056,26 @@ def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifte
     near, now = problem.inputs(1), problem.inputs(1, "far_mean")
     assert {i for i in (0, 2, 3) if torch.equal(near[i], now[i])} >= hidden - shifted
     assert torch.allclose(now[3] - near[3], (now[3] - near[3])[:1], rtol=1e-3) is (3 in shifted)
+
+
+def test_masks_stay_flags_at_a_size_of_one(tmp_path):
+    """Ones in a single column varied by a tenth, and zeros became noise: who compared with 0 was wrong there."""
+    inputs = (
+        "n = torch.randint(1, T + 1, (B,))\n"
+        "drawn = (torch.arange(T) < n[:, None]).float()\n"
+        "causal = torch.full((T, T), float('-inf')).triu(1)\n"
+        "return [torch.randn(B, T), drawn, torch.ones(B, T), causal, torch.rand(B, T)]"
+    )
+    forward = (
+        "drawn, ones, causal, other = more\n"
+        "x = (x * drawn * ones + other) * self.lower.sum(0)\n"
+        "return (x[:, None] + causal).softmax(-1)"
+    )
+    path = write(tmp_path, forward, inputs, "self.register_buffer('lower', torch.ones(T, T).tril())")
+    path.write_text(path.read_text().replace("class Model", "B = 5\nT = 12\nclass Model"))
+    task = read(path)
+    single = task.build({"T": 1}, "cpu")
+    _, drawn, ones, causal, other = single.inputs(1)
+    assert drawn.eq(1).all() and ones.eq(1).all() and causal.eq(0).all() and not other.eq(1).any()
+    assert single.weights(1)["lower"].eq(1).all()
+    assert task.build({}, "cpu").weights(1)["lower"].sum(0).unique().numel() == 12

@@ -933,6 +933,19 @@ def test_a_sweep_selects_nothing_that_is_masked(tmp_path):
     assert all(dims["width"] // 2 >= 6 for _, dims in chosen)
 
 
+def test_a_sweep_selects_nothing_that_a_drawn_mask_may_hide(tmp_path):
+    """Of two beams both are finished once in 25 rows: what is taken of the other ends is any."""
+    forward = (
+        "ended = torch.where(torch.arange(x.shape[2]) == 0, 0, -torch.inf)\n"
+        "return torch.where(more[0][:, :, None], ended, x).flatten(1).topk(4)[1]"
+    )
+    inputs = "[torch.rand(n, beams, width), torch.rand(n, beams) < 0.2]"
+    text = model(forward, inputs=inputs, top="n = 3\nbeams = 4\nwidth = 40")
+    chosen = variants(surveys_of(tmp_path, text))
+    assert {"tiny", "small"} <= {category for category, _ in chosen}
+    assert all(dims["beams"] >= 4 for _, dims in chosen)
+
+
 def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
     first = variants(surveys_of(tmp_path, CONV))
     assert first == variants(surveys_of(tmp_path, CONV))

@@ -20,7 +20,7 @@ from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import Family, different, families, repeated, says_sizes
+from kerneleval.tasks.formats.redrawn import Family, different, families, is_mask, repeated, says_sizes
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -67,6 +67,7 @@ _ATTRIBUTES = (
     "families",
     "padded",
     "filled",
+    "flags",
     "shifted",
     "behind_layers",
     "alike",
@@ -104,6 +105,7 @@ class Safe:
     families: tuple[Family, ...] = ()
     padded: frozenset[int] = frozenset()
     filled: frozenset[int] = frozenset()
+    flags: frozenset[int | str] = frozenset()
     shifted: Mapping[str | int, str | int] = field(default_factory=dict)
     behind_layers: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class Safe:
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All sixteen for :class:`ModuleProblem` as well."""
+    """All seventeen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -177,6 +179,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if "redrawn" not in found:  # each argument alone was taken, and not all of them
         problem.kept, problem.counters = problem.traits.frozen, frozenset()
         same = _unchanging(problem)
+    problem.flags = _flags(problem)
     return Safe(
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
@@ -313,6 +316,14 @@ def _redraw(problem: ModuleProblem) -> list[int]:
                 _find_unread(problem, index, args[index], args, weights)
     problem.kept = frozen - found
     return _unchanging(problem)
+
+
+def _flags(problem: ModuleProblem) -> frozenset[int | str]:
+    """What ``problem.flags`` is."""
+    args, buffers = enumerate(problem.inputs(1)), problem.weights(0).keys() - problem.parameters
+    tensors = [(i, arg) for i, arg in args if isinstance(arg, torch.Tensor)]
+    found: set[int | str] = {name for name in buffers if is_mask(problem.weights(0)[name])}
+    return frozenset(found | {i for i, arg in tensors if is_mask(arg) or problem.becomes_flags(i, arg)})
 
 
 _COUNTER = re.compile(r"(^|_)(step|start|pos|position|offset|shift|past|t|timestep|iter|iteration|idx|index)(_|s?$)")

@@ -57,6 +57,7 @@ from kerneleval.tasks.formats.redrawn import (
     in_other_order,
     in_other_segments,
     in_unequal_segments,
+    is_mask,
     keep_in_order,
     moved_together,
     redrawn,
@@ -165,6 +166,9 @@ class ModuleProblem:
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     filled: frozenset[int] = frozenset()
     """Positions of offsets between which there is always something."""
+    flags: frozenset[int | str] = frozenset()
+    """Positions of arguments and names of buffers that are masks: at a size of 1 they may be ones or zeros alone, and
+    stay so."""
     shifted: Mapping[str | int, str | int] = {}
     """Biases that ``far_mean`` moves as a whole, because what comes behind takes that off again, and the matrix beside
     each: names of weights, or positions of arguments."""
@@ -272,7 +276,9 @@ class ModuleProblem:
             if index in traits.rigid and not are_flags(args[index]):
                 args[index] = args[index] if self.vary == "never" else turned(args[index], generator)
                 continue
-            if self.kept is not None and (are_flags(args[index]) or self._becomes_flags(index, args[index])):
+            if index in self.flags and not is_mask(args[index]):
+                continue
+            if self.kept is not None and (are_flags(args[index]) or self.becomes_flags(index, args[index])):
                 continue
             if (is_inexact(args[index]) or is_eight_bit(args[index])) and self.vary != "never":
                 whole = index in traits.records
@@ -326,7 +332,7 @@ class ModuleProblem:
         """Where an argument holds offsets of equal segments that may become others: their end. Else 0."""
         return equal_segments(args[index], [*args, *tree_leaves((self.init_args, self.init_keywords))])
 
-    def _becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
+    def becomes_flags(self, index: int, tensor: torch.Tensor) -> bool:
         """Whether it holds ones alone, in the place of which ``redrawn`` gives flags."""
         assert self.kept is not None
         return index not in self.kept and are_ones(tensor)
@@ -491,7 +497,8 @@ class ModuleProblem:
         for name, tensor in state.items():
             key = _place(tensor)
             if key not in done:  # tied weights are one tensor under two names
-                done[key] = change_weight(name, tensor, name in self.parameters, generator)
+                flags = name in self.flags and not is_mask(tensor)
+                done[key] = tensor if flags else change_weight(name, tensor, name in self.parameters, generator)
                 if self.vary_weights == "inwards":
                     done[key] = mirrored_inwards(tensor, done[key])
                 done[key] = doubled(done[key], self.twice.get(name))

@@ -12,9 +12,10 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Way = Literal["sorted", "whole", "partly"]
+Way = Literal["sorted", "whole", "partly", "lowest", "highest"]
 """``sorted``: floating numbers in another order within their rows (:func:`_in_order`). ``whole``: at the ends of their
-range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is at the other end."""
+range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is at the other end. ``lowest`` and
+``highest``: all are at that end."""
 
 _FLOATING = frozenset(("rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "exponential_"))
 _WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_", "multinomial"))
@@ -54,7 +55,12 @@ class Outcomes(TorchDispatchMode):
             return out  # all different
         number, self.drawn = self.drawn, self.drawn + 1
         way = self._way(number) if number < MOST else None
-        if way is None or out.is_meta or out.numel() < _FEW or not out.dim():
+        if way is None or out.is_meta or not out.dim():
+            return out
+        if way in ("lowest", "highest"):
+            low, high = (0, 1) if name in ("rand", "rand_like") else _range(name, out, args)
+            return out.copy_(torch.as_tensor(low if way == "lowest" else high))
+        if out.numel() < _FEW:
             return out
         if way != "sorted":
             low, high = _range(name, out, args)

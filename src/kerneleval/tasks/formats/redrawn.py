@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.formats.kin import MOST, kin, relatives, run_lengths, vectors
 from kerneleval.tasks.formats.soundness import is_eight_bit
-from kerneleval.tasks.formats.traits import is_symmetric
+from kerneleval.tasks.formats.traits import are_flags, is_symmetric
 
 _PIECE = 1 << 24
 """Elements of a mask drawn together."""
@@ -63,7 +63,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     low, high = (float(end) for end in tensor.aminmax())
     if tensor.is_floating_point():
         values = tensor.unique()
-        closing = 2 <= len(values) <= 16 and low < _CLOSED and high == 0
+        closing = _closes(values)
         if are_ones(tensor) or (high == 1 and low == 0 and len(values) == 2):
             closing, values = True, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device)
         return _mask(tensor, values, generator) if closing else None
@@ -247,6 +247,17 @@ def _in_order(low: torch.Tensor, high: torch.Tensor) -> bool:
 def are_ones(tensor: torch.Tensor) -> bool:
     """Whether it holds ones alone, in two or more dims: a mask that hides nothing."""
     return sum(size > 1 for size in tensor.shape) > 1 and bool((tensor == 1).all())
+
+
+def is_mask(tensor: torch.Tensor) -> bool:
+    """Whether it holds flags of both kinds, or floating numbers that hide some of what they are added to."""
+    closing = tensor.is_floating_point() and not is_eight_bit(tensor) and _closes(tensor.unique())
+    return are_flags(tensor) or closing
+
+
+def _closes(values: torch.Tensor) -> bool:
+    """Whether of the few values of a mask, in order, the last one is 0 and the first hides what it is added to."""
+    return 2 <= len(values) <= 16 and float(values[0]) < _CLOSED and float(values[-1]) == 0
 
 
 def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -8,6 +8,7 @@ operator is, not how large. So do integers that ``Model`` reads directly, becaus
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import random
 import re
@@ -19,6 +20,7 @@ import torch
 from kerneleval.records import Argument, Scalar, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.agreement import Selections, agrees, limit_changes
 from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.outcomes import Way
 from kerneleval.tasks.formats.problem_file import ITEMS, ProblemFile
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.survey import Survey
@@ -641,12 +643,36 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
         one, other = (problem.oracle(problem.inputs(seed), weights) for seed in (1, 2))
     except UsageError:  # the file itself takes no such inputs
         return False
-    if "topk" in made.operators:
-        with Selections() as selections:
-            problem.reference(problem.inputs(1), weights)
-        if selections.masked:
-            return False
+    if "topk" in made.operators and _selects_masked(surveys, problem):
+        return False
     return any(depends(a, b) for a, b in zip(one, other, strict=True))
+
+
+_ENDS: tuple[Callable[[int], Way], ...] = (lambda _: "lowest", lambda _: "highest")
+
+
+def _selects_masked(surveys: Surveys, problem: ModuleProblem) -> bool:
+    """Whether an infinity is selected, or would be at one end of what is drawn, as of two beams that are both finished,
+    and not so at the file's own sizes.
+    """
+    weights, base = problem.weights(1), surveys.at({})
+    if _met_masked(problem, problem.inputs(1), weights):
+        return True
+    if base.bytes > MINIATURE_BYTES or base.flops > MINIATURE_FLOPS:
+        return False
+    own = ModuleProblem(surveys.file, {}, "cpu")
+    for way in _ENDS:
+        with contextlib.suppress(UsageError):  # the file takes no such outcomes
+            here, there = (one.outcome(1, way)[0] for one in (problem, own))
+            if _met_masked(problem, here, weights) and not _met_masked(own, there, own.weights(1)):
+                return True
+    return False
+
+
+def _met_masked(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
+    with Selections() as selections:
+        problem.reference(args, weights)
+    return bool(selections.masked)
 
 
 def _is_coarse(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
