@@ -341,6 +341,28 @@ def test_gradients_of_softsign_by_an_inverse_pass() -> None:
         assert matches(found, reference.expect(task, case, args, grads).widest)
 
 
+def tanh_by_exponentials(x: torch.Tensor) -> torch.Tensor:
+    """By an exponential and an inverse, as many kernels have it."""
+    return 1 - 2 / (1 + torch.exp(2 * x))
+
+
+@pytest.mark.parametrize(("distribution", "dims"), [("standard", (65, 63)), ("small_scale", (173, 17))])
+def test_gradients_of_a_tanh_near_one_pass_by_either_tanh(distribution: str, dims: tuple[int, int]) -> None:
+    """``1 - tanh ** 2`` cancels for small numbers, and is divided by them: small data were wrong in 60 of 60 draws."""
+    task = find("log_tanh")
+    case = case_of(task.name, {"M": dims[0], "N": dims[1]}, "float32", "backward", distribution)
+    for seed in range(6):
+        (x,), grads = drawn(task, case, seed)
+        (grad,) = grads or []
+        expectation = reference.expect(task, case, [x], grads)
+        for tanh in (torch.tanh, tanh_by_exponentials):
+            assert matches([grad * (1 - tanh(x.log()) ** 2) / x], expectation)
+        assert not matches([grad * (1 - tanh_by_exponentials(x.log()) ** 2)], expectation)
+    if distribution == "standard":  # of small numbers few digits are left
+        cut = x.half().float()
+        assert not matches([grad * 4 * cut / (1 + cut * cut) ** 2], expectation), "a narrower type is found"
+
+
 def log_by_base_2(x: torch.Tensor) -> torch.Tensor:
     """As GPUs have it."""
     return torch.log2(x) * math.log(2)

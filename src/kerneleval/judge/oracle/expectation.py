@@ -231,7 +231,8 @@ def _drifting(terms: int, case: Case, tolerance: Tolerance) -> int:
     """How many of the terms of a sum round alike."""
     if case.distribution == "far_mean":
         return 0 if tolerance.guessed else min(terms, _FAR_ALIKE)
-    equal = case.distribution == "constant" or case.layout == "expanded"
+    zeros = case.distribution == "zeros" and case.direction == "forward" and not tolerance.guessed
+    equal = zeros or case.distribution == "constant" or case.layout == "expanded"
     return terms if equal or (tolerance.drifts and case.distribution == "outlier") else 0
 
 

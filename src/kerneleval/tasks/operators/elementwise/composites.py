@@ -44,6 +44,10 @@ def _log_tanh(x: Tensor) -> Tensor:
     return torch.tanh(torch.log(x))
 
 
+def _log_tanh_by_sigmoid(x: Tensor) -> Tensor:
+    return 1 - 2 * torch.sigmoid(-2 * torch.log(x))
+
+
 def _relu_sqrt(x: Tensor) -> Tensor:
     return torch.sqrt(torch.relu(x))
 
@@ -140,7 +144,16 @@ TASKS = (
     pointwise("exp_sqrt", "out = sqrt(exp(x))", _exp_sqrt, 2, without=_OVERFLOW, level=2),
     pointwise("sqrt_exp", "out = exp(sqrt(x)), x >= 0", _sqrt_exp, 2, values="nonnegative", without=_OVERFLOW, level=2),
     pointwise("sqrt_tanh", "out = tanh(sqrt(x)), x >= 0", _sqrt_tanh, 2, values="nonnegative", level=2),
-    pointwise("log_tanh", "out = tanh(log(x)), x >= 0", _log_tanh, 2, values="nonnegative", level=2),
+    pointwise(
+        "log_tanh",
+        "out = tanh(log(x)), x >= 0",
+        _log_tanh,
+        2,
+        values="nonnegative",
+        level=2,
+        unfused=(_log_tanh_by_sigmoid,),  # 1 - tanh ** 2 of small numbers cancels, each time otherwise
+        in_type=False,
+    ),
     pointwise(
         "relu_sqrt",
         "out = sqrt(max(x, 0))",
