@@ -7,6 +7,7 @@ need no such gaps; half of theirs are multiples of such matrices near the identi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -64,36 +65,65 @@ def _svd(a: Tensor) -> tuple[Tensor, ...]:
     return u * _signs(v), s, v * _signs(v)
 
 
-def _low_rank(a: Tensor, k: int) -> Any:
+def _decomposed(m: Tensor) -> tuple[Tensor, ...]:
+    u, s, v = torch.linalg.svd(m, full_matrices=False)
+    return u, s, v
+
+
+def _of_columns_reversed(m: Tensor) -> tuple[Tensor, ...]:
+    u, s, v = _decomposed(m.flip(-1))
+    return u, s, v.flip(-1)
+
+
+def _of_transpose(m: Tensor) -> tuple[Tensor, ...]:
+    u, s, v = _decomposed(m.mT)
+    return v.mT, s, u.mT
+
+
+def _low_rank(a: Tensor, k: int, svd: Any = _decomposed) -> Any:
     large = torch.arange(a.shape[-1], device=a.device) < k
     m = a + 2 * torch.eye(a.shape[-2], a.shape[-1], dtype=a.dtype, device=a.device) * large
-    u, s, v = torch.linalg.svd(m, full_matrices=False)
+    u, s, v = svd(m)
     return (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
 
 
 def _reconstructed(a: Tensor) -> Any:
-    u, s, v = torch.linalg.svd(_near_eye(a), full_matrices=False)
+    u, s, v = _decomposed(_near_eye(a))
     return (u * s[..., None, :]) @ v
 
 
-def _polar(a: Tensor) -> Any:
-    u, _, v = torch.linalg.svd(_near_eye(a), full_matrices=False)
+def _polar(a: Tensor, svd: Any = _decomposed) -> Any:
+    u, _, v = svd(_near_eye(a))
     return u @ v
 
 
 def _shrunk(a: Tensor, threshold: float) -> Any:
-    u, s, v = torch.linalg.svd(_near_eye(a), full_matrices=False)
+    u, s, v = _decomposed(_near_eye(a))
     return (u * (s - threshold).clamp_min(0)[..., None, :]) @ v
 
 
-def _of_spectrum(function: Callable[..., Tensor]) -> Any:
-    """The matrix that has the eigenvectors of I + (a + a.T) / 2, and this of its eigenvalues."""
+def _of_spectrum(function: Callable[..., Tensor], triangle: str = "L", turned: tuple[int, ...] = ()) -> Any:
+    """The matrix that has the eigenvectors of I + (a + a.T) / 2, and this of its eigenvalues; by one triangle, and of
+    the matrix reversed along these dims.
+    """
 
     def by_eigenvectors(a: Tensor, *plains: float) -> Any:
-        values, vectors = torch.linalg.eigh(_near_eye((a + a.mT) / 2))
-        return (vectors * function(values, *plains)[..., None, :]) @ vectors.mT
+        values, vectors = torch.linalg.eigh(_near_eye((a + a.mT) / 2).flip(turned), UPLO=triangle)
+        return ((vectors * function(values, *plains)[..., None, :]) @ vectors.mT).flip(turned)
 
     return by_eigenvectors
+
+
+def _other_spectra(function: Callable[..., Tensor]) -> dict[str, Any]:
+    """Gradients divide by what is between eigenvalues: what rounding leaves there is another by each decomposition."""
+    forms = (_of_spectrum(function, turned=(-2, -1)), _of_spectrum(function, "U"))
+    return {**_SPREAD, "unfused": forms, "in_type": False}
+
+
+def _other_vectors(function: Callable[..., Any]) -> dict[str, Any]:
+    """The same of singular values."""
+    forms = tuple(functools.partial(function, svd=svd) for svd in (_of_columns_reversed, _of_transpose))
+    return {**_SPREAD, "unfused": forms, "in_type": False}
 
 
 def _square_root(a: Tensor, steps: int) -> Any:
@@ -174,7 +204,7 @@ TASKS = (
         16,
         "B N M",
         level=2,
-        **_SPREAD,
+        **_other_vectors(_low_rank),
     ),
     _spectral(
         "svd_reconstruct",
@@ -196,7 +226,7 @@ TASKS = (
         "B height N",
         16,
         "B N M",
-        **_SPREAD,
+        **_other_vectors(_polar),
     ),
     _spectral(
         "singular_value_shrinkage",
@@ -216,7 +246,7 @@ TASKS = (
         _POWER,
         "B N N",
         13,
-        **_SPREAD,
+        **_other_spectra(torch.pow),
     ),
     _spectral(
         "matrix_log",
@@ -225,7 +255,7 @@ TASKS = (
         (_WIDE,),
         "B N N",
         13,
-        **_SPREAD,
+        **_other_spectra(torch.log),
     ),
     _spectral(
         "inverse_square_root",
@@ -234,7 +264,7 @@ TASKS = (
         (_WIDE,),
         "B N N",
         13,
-        **_SPREAD,
+        **_other_spectra(torch.rsqrt),
     ),
     factored(
         "square_root_newton_schulz",
