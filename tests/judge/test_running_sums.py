@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +13,8 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import matches
 from kerneleval.tasks import find
 
-from .conftest import case_of, drawn
-from .variants import sequential_sum
+from .conftest import case_of, drawn, gradients
+from .variants import sequential_matmul, sequential_sum
 
 Sum = Callable[[Tensor], Tensor]
 
@@ -57,12 +58,30 @@ def test_a_running_sum_of_equal_terms_passes(name: str) -> None:
         assert not matches([kernel(all_but_last, *args)], expectation)
 
 
-def test_gradients_of_zeros_are_judged_as_closely_as_others() -> None:
-    """Upstream gradients are not equal."""
-    task = find("log_softmax")
-    case = case_of(task.name, {"M": 65, "N": 656}, direction="backward", distribution="zeros")
-    args, grads = drawn(task, case, 1)
-    expectation = reference.expect(task, case, args, grads)
-    (right,) = expectation.native
-    assert matches([right], expectation)
-    assert not matches([right * (1 + 2.0**-16)], expectation)
+class _InverseRoot(torch.autograd.Function):
+    """Of products that are added in turn, which the gradient cubes."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        a, b = a.flatten(1), b.flatten(0, 1)
+        out = torch.rsqrt(sequential_matmul(a, b))
+        ctx.save_for_backward(a, b, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        a, b, out = ctx.saved_tensors
+        inner = -0.5 * grad * out**3
+        return (inner @ b.T).unflatten(1, (-1, 4)), (a.T @ inner).unflatten(0, (-1, 4))
+
+
+@pytest.mark.parametrize("distribution", ["zeros", "constant"])
+def test_a_running_sum_of_equal_terms_passes_in_a_gradient(distribution: str) -> None:
+    task = find("tensordot_rsqrt")
+    case = case_of(task.name, {"M": 12, "N": 12, "K": 256}, "float32", "backward", distribution)
+    for seed in range(3):
+        args, grads = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args, grads)
+        found = gradients(_InverseRoot.apply, task, case, args, grads or [])
+        assert matches(found, expectation)
+        assert not matches([found[0] * (1 + 2.0**-10), found[1]], expectation)

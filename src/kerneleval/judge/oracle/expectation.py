@@ -231,8 +231,10 @@ def _drifting(terms: int, case: Case, tolerance: Tolerance) -> int:
     """How many of the terms of a sum round alike."""
     if case.distribution == "far_mean":
         return 0 if tolerance.guessed else min(terms, _FAR_ALIKE)
-    zeros = case.distribution == "zeros" and case.direction == "forward" and not tolerance.guessed
+    zeros = case.distribution == "zeros" and not tolerance.guessed
     equal = zeros or case.distribution == "constant" or case.layout == "expanded"
+    if equal and case.direction == "backward" and tolerance.reduction is not None:  # of the forward's sums, too
+        terms = max(terms, tolerance.reduction(case.dims_map))
     return terms if equal or (tolerance.drifts and case.distribution == "outlier") else 0
 
 
