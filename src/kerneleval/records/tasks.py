@@ -431,7 +431,8 @@ class Arg:
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""
     vanishes: bool = False
-    """Whether one in 16 of its elements is exactly 0 beside ``outlier`` data, as pruning and merging leave gains."""
+    """Whether one in 16 of its elements is exactly 0 beside ``outlier`` data, as pruning and merging leave gains; of a
+    weight that is no gain, one in 16 rows and columns as a whole."""
     nearing: bool = False
     """Whether ``small_scale`` data are up to 64 times larger, forward, by a factor secret in each call: a series may be
     cut off too soon between 0.001 and 1."""

@@ -300,15 +300,23 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
             tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
-        if spec.vanishes and case.distribution == "outlier" and tensor.numel() >= _FEW_GAINS:
-            gone = torch.randint(_VANISHED, tensor.shape, generator=generator, device=tensor.device) == 0
-            tensor.masked_fill_(gone, 0)
+        if spec.vanishes and case.distribution == "outlier":
+            _vanish(spec, tensor, generator)
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
         tensor = structures.opened(tensor, generator)
         tensor = structures.lonely(tensor, generator) if case.direction == "forward" else tensor
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
+
+
+def _vanish(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Makes one in 16 elements of a gain 0; of another weight all of one in 16 rows, and of one in 16 columns."""
+    sizes = list(tensor.shape)
+    lines = [[size if dim == own else 1 for dim, size in enumerate(sizes)] for own in range(min(2, len(sizes)))]
+    for shape in [sizes] if spec.values == "ones_normal" else lines:
+        if math.prod(shape) >= _FEW_GAINS:
+            tensor.masked_fill_(torch.randint(_VANISHED, shape, generator=generator, device=tensor.device) == 0, 0)
 
 
 def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:

@@ -6,12 +6,13 @@ The data is floating; the operator rounds it to few bits, with scales that it ta
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Task
+from kerneleval.records import Arg, Task
 from kerneleval.tasks.define import bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.quantised import FP8_MOST, fp8, grouped_uint4, int8, product, scale_of, wide
 
@@ -88,6 +89,11 @@ def _attention_w8a8(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return y.to(query.dtype)
 
 
+def _pruned(shape: str, fan_in: str) -> Arg:
+    """The weight ``w``, with rows and columns of zeros beside ``outlier`` data: their scales are 0."""
+    return replace(weight("w", shape, fan_in=fan_in), vanishes=True)
+
+
 def _quantised(name: str, summary: str, reference: Any, exact: Any, **more: Any) -> Task:
     """A task of the family; ``more`` as ``define.operator`` takes it."""
     settings: dict[str, Any] = {"category": "gemm", "complexity": 3, "source": "model", **more}
@@ -110,14 +116,14 @@ _LOOSE = (0.90, 0.10, 0.15)
 _SIZES = (size("M", high=4096), size("K", low=16, high=4096), size("N", high=4096))
 _PRODUCT: Any = {
     "dims": _SIZES,
-    "args": (data("x", "M K", extreme="floors"), weight("w", "K N", fan_in="K")),
+    "args": (data("x", "M K", extreme="floors"), _pruned("K N", "K")),
     "out": ("M N",),
     "reduction": "K",
     "flops": "2 * M * N * K + 3 * (M * K + K * N)",
 }
 _LINEAR: Any = {
     "dims": (size("M", high=4096), size("K", low=_GROUP, high=4096, multiple_of=_GROUP), size("N", high=4096)),
-    "args": (data("x", "M K"), weight("w", "N K", fan_in="K"), bias("N")),
+    "args": (data("x", "M K"), _pruned("N K", "K"), bias("N")),
     "out": ("M N",),
     "reduction": "K",
     "flops": "2 * M * N * K + M * N + 4 * K * N",
@@ -212,7 +218,7 @@ TASKS = (
         ),
         args=(
             data("x", "B C H W"),
-            weight("w", "O C three three", fan_in="C three three"),
+            _pruned("O C three three", "C three three"),
             bias("O"),
             plain("stride", formula="S"),
             plain("padding", formula="D - 1"),
