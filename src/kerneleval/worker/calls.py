@@ -339,7 +339,9 @@ def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, st
         got, want = f"the call returns {described(of.got)[:150]}", f"{described(of.want)[:150]}, as Model returns it"
         return {"what": "count" if of.count else "type", "got": got, "want": want}
     if len(outputs) != len(wanted):
-        got = f"{len(outputs)} outputs" if outputs else "no tensor was returned (None and Python's numbers are none)"
+        got = (
+            f"{len(outputs)} outputs" if outputs else "no tensor was returned (None and lists of numbers do not count)"
+        )
         return {"what": "count", "got": got, "want": f"{len(wanted)}"}
     for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
         if type(output) in _NUMBERS:

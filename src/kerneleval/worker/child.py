@@ -624,7 +624,7 @@ def _error(operation: str, error: BaseException) -> dict[str, Any]:
         "op": "error",
         "during": operation,
         "kind": kind,
-        "unsupported": isinstance(error, NotImplementedError),
+        "unsupported": issubclass(type(error), NotImplementedError),  # __class__ may be the candidate's code
         "message": text,
         "traceback": lines,
     }

@@ -539,15 +539,15 @@ class Worker:
             text = f"the worker closed its connection during '{operation}'"
             return WorkerFailure("protocol", text, failure.evidence)
         failure.evidence["exit_code"] = code
+        when = _WHEN.get(operation, f"'{operation}'")
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             if -code == signal.SIGXCPU:
-                text = f"the CPU-time limit was used up during '{operation}'"
+                text = f"the CPU-time limit was used up during {when}"
                 return WorkerFailure("timeout", text, failure.evidence)
-            when = _WHEN.get(operation, f"'{operation}'")
-            beyond = ": it read or wrote outside of its memory" if -code in (signal.SIGSEGV, signal.SIGBUS) else ""
+            beyond = ": it read or wrote outside of its memory" if -code == signal.SIGSEGV else ""
             return WorkerFailure("crash", f"the process died with {name} during {when}{beyond}", failure.evidence)
-        text = f"the process exited with code {code} during '{operation}'"
+        text = f"the process exited with code {code} during {when}"
         if code == LOST:
             text = f"{text}: the candidate closed the worker's connection, or left it no memory or files to answer with"
         return WorkerFailure("exit", text, failure.evidence)

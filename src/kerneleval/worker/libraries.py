@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -129,32 +130,36 @@ class Libraries:
         self._native: dict[str, int] = {}
         self._packages: dict[str, int] = {}
         self._mapped: set[str] = set()
+        with contextlib.suppress(OSError):  # no Linux
+            self._mapped = _mapped_code()  # what was there before is no candidate's
         library_folders()  # known before anything is opened
         sys.addaudithook(self._hear)
         self._hear_of_programs()
 
     def _hear_of_programs(self) -> None:
-        """What ``multiprocessing`` starts programs by causes no audit event."""
+        """What ``multiprocessing`` starts programs by causes no audit event, nor does what ``subprocess`` calls."""
         start = _posixsubprocess.fork_exec
 
         def fork_exec(*arguments: Any) -> Any:
-            if _is_for_candidate(sys._getframe(1)):
+            if _is_for_candidate(sys._getframe().f_back):
                 self._looked_up["process.fork_exec"] = 1
             return start(*arguments)
 
         _posixsubprocess.fork_exec = fork_exec
+        vars(subprocess)["_fork_exec"] = fork_exec
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _LOOKING_UP:
-            name = arguments[-1]
-            known = type(name) is str and (_computes(name) or _OF_TORCH.fullmatch(name))
-            if known or (name in _LOADS and _is_for_candidate(sys._getframe(1))):
+            # of a class of its own too, whose hash would be the candidate's code; else it is a number
+            name = str.__str__(arguments[-1]) if isinstance(arguments[-1], str) else ""
+            known = _computes(name) or _OF_TORCH.fullmatch(name)
+            if known or (name in _LOADS and _is_for_candidate(sys._getframe().f_back)):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
         elif event == "ctypes.cdata":
-            if not _is_of_library(sys._getframe(1)):
+            if not _is_of_library(sys._getframe().f_back):
                 self._looked_up["ctypes.from_address"] = 1  # arrays over such memory are not followed
         elif event in _STARTING:
-            if _is_for_candidate(sys._getframe(1)):
+            if _is_for_candidate(sys._getframe().f_back):
                 self._looked_up[f"process.{event}"] = 1
         elif event in ("import", "ctypes.dlopen") and arguments:
             path = arguments[event == "import"]
@@ -219,8 +224,9 @@ class Libraries:
         seen |= Followed.counts
 
 
-def _is_of_library(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((*library_folders(), _PACKAGE))
+def _is_of_library(frame: FrameType | None) -> bool:
+    """Whether a library calls; None: a thread that was told to call a built-in function."""
+    return frame is not None and frame.f_code.co_filename.startswith((*library_folders(), _PACKAGE))
 
 
 def _is_for_candidate(frame: FrameType | None) -> bool:
@@ -295,7 +301,8 @@ def _replaced(owner: Any, name: str) -> Iterator[None]:
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        if name in _MAKERS and _is_of_library(sys._getframe(1)):
+        table = made.dtype.kind in "biu" and name in ("full", "ones") if name in _MAKERS else False
+        if table or (name in _MAKERS and _is_of_library(sys._getframe().f_back)):
             return made
         if always or not args or isinstance(args[0], Followed) or not isinstance(args[0], _OWN_VALUES):
             return _followed(made)
@@ -334,8 +341,12 @@ class Followed(np.ndarray[Any, Any]):
         return _followed(func(*_bare(args), **_bare(kwargs)))
 
     def view(self, *args: Any, **kwargs: Any) -> Any:
-        """See NumPy's method; of any class it is followed."""
-        return _followed(np.ndarray.view(self, *args, **kwargs))
+        """See NumPy's method. Arrays of other classes are not followed: that one was made is counted."""
+        made = np.ndarray.view(self, *args, **kwargs)
+        if type(made) in (np.ndarray, Followed):
+            return _followed(made)
+        _count("view")
+        return made
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         """See NumPy's protocol."""

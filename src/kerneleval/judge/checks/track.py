@@ -221,19 +221,22 @@ _PLUMBING = frozenset(
     re.findall(
         r"\w+",
         """
+        _cast_Byte _cast_Char _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short
         _foreach_copy_ _local_scalar_dense _record_function_enter _record_function_enter_new
-        _record_function_exit _reshape_alias _to_copy _unsafe_view _version alias arange as_strided as_strided_
-        atleast_1d atleast_2d atleast_3d bernoulli_ broadcast_tensors broadcast_to cat chunk clone column_stack
-        concat concatenate constant_pad_nd contiguous copy copy_ data detach detach_ diagonal dim dsplit dstack
-        empty empty_like empty_strided expand expand_as fill fill_ flatten flip fliplr flipud full full_like
-        get_device hsplit hstack is_complex is_conj is_contiguous is_floating_point is_inference is_leaf is_neg
-        is_nonzero is_pinned is_same_size is_signed item lift lift_fresh lift_fresh_copy mT moveaxis movedim
-        narrow new_empty new_empty_strided new_full new_ones new_zeros normal_ numel numpy_T ones ones_like
-        output_nr permute pin_memory rand randint randn random_ ravel record_stream repeat requires_grad_
-        reshape reshape_as resize_ resize_as_ resolve_conj resolve_neg result_type retain_grad roll row_stack
-        scalar_tensor select set_ size slice split split_with_sizes squeeze squeeze_ stack storage_offset stride
-        swapaxes swapaxes_ swapdims swapdims_ sym_numel sym_size sym_stride t t_ tensor_split tile to transpose
-        transpose_ type_as unbind unflatten unfold uniform_ unsafe_chunk unsqueeze unsqueeze_ view view_as
+        _record_function_exit _reshape_alias _reshape_from_tensor _shape_as_tensor _to_copy _to_cpu
+        _unsafe_view _version adjoint alias arange as_strided as_strided_ atleast_1d atleast_2d atleast_3d
+        bernoulli_ broadcast_tensors broadcast_to can_cast cat chunk clone column_stack concat concatenate
+        constant_pad_nd contiguous copy copy_ data detach detach_ diag diagonal dim dsplit dstack empty
+        empty_like empty_strided expand expand_as fill fill_ flatten flip fliplr flipud full full_like
+        get_device hsplit hstack imag is_complex is_conj is_contiguous is_floating_point is_inference is_leaf
+        is_neg is_nonzero is_pinned is_same_size is_signed item lift lift_fresh lift_fresh_copy mH mT matrix_H
+        meshgrid moveaxis movedim narrow new_empty new_empty_strided new_full new_ones new_zeros normal_ numel
+        numpy_T ones ones_like output_nr pad permute pin_memory promote_types rand randint randn random_ ravel
+        real record_stream repeat repeat_interleave requires_grad_ reshape reshape_as resize_ resize_as_
+        resolve_conj resolve_neg result_type retain_grad retains_grad roll row_stack scalar_tensor select set_
+        size slice split split_with_sizes squeeze squeeze_ stack storage_offset stride swapaxes swapaxes_
+        swapdims swapdims_ sym_numel sym_size sym_stride t t_ tensor_split tile to transpose transpose_
+        type_as unbind unflatten unfold uniform_ unsafe_chunk unsqueeze unsqueeze_ view view_as
         view_as_complex view_as_real vsplit vstack zero zero_ zeros zeros_like
         """,
     )
@@ -387,7 +390,7 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
 
 _UNSEEN = (
     *("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*"),
-    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.__array__", "numpy.ndarray.view"),
+    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.__array__", "numpy.ndarray.view", "torch._C._aoti.*"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
 at the functions that are linked into Numba's, and NumPy's functions below its protocols."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -595,13 +596,15 @@ def _shift(problem: ModuleProblem) -> None:
         problem.reference(args, weights)
     biases = [one for one in sorted(layers.biases, key=str) if isinstance(one, int) or one in problem.parameters]
     values: dict[Any, Any] = weights | dict(enumerate(args))
-    values |= {bias: values[bias].double() for bias in biases}
-    for bias in biases[:_MOST_BIASES]:
-        shifted = {bias: layers.biases[bias]}
-        moved = moved_biases(values, shifted, _SHIFT)
-        others = problem.oracle([moved[i] for i in range(len(args))], {name: moved[name] for name in weights})
-        told = moved[bias] is values[bias] or any(depends(a, b, _SAME) for a, b in zip(own, others, strict=True))
-        problem.shifted = {**problem.shifted, **({} if told else shifted)}
+    for bias in [one for one in biases if is_float(values[one])][:_MOST_BIASES]:
+        shifted, before = {bias: layers.biases[bias]}, values[bias].double()
+        moved = moved_biases(values | {bias: before}, shifted, _SHIFT)
+        if moved[bias] is before:
+            continue
+        with contextlib.suppress(UsageError):  # the file takes no such numbers
+            others = problem.oracle([moved[i] for i in range(len(args))], {name: moved[name] for name in weights})
+            if not any(depends(a, b, _SAME) for a, b in zip(own, others, strict=True)):
+                problem.shifted = {**problem.shifted, **shifted}
     if problem.shifted:
         behind = {one for one, takers in layers.takers.items() if takers == {True}} | problem.shifted.keys()
         problem.behind_layers = frozenset(one for one in behind if isinstance(one, int))
