@@ -1506,38 +1506,6 @@ def test_no_size_runs_because_one_part_is_stretched(tmp_path, forward, beside, s
     assert surveys.probe({"d": 24, "few": 24}) is not None
 
 
-STEPS = """
-        gates, skip = more
-        state, outs = x.new_zeros(x.shape[0], x.shape[2], 4), []
-        for t in range(x.shape[1]):
-            state = gates[:, t, :, None] * state + x[:, t, :, None]
-            outs.append(state.sum(-1))
-        return torch.stack(outs, 1) + x * skip
-"""
-
-
-def test_steps_of_a_loop_are_varied(tmp_path):
-    """Behind a loop of fewer steps, operators were taken for others of the loop, and none of its lengths was known."""
-    inputs = "[torch.rand(2, steps, 6), torch.rand(2, steps, 6), torch.rand(6)]"
-    surveys = surveys_of(tmp_path, model(STEPS, inputs=inputs, top="steps = 40"))
-    assert all(surveys.probe({"steps": size}) is not None for size in (1, 20, 39, 80))
-    chosen = [dims["steps"] for _, dims in variants(surveys)]
-    assert min(chosen) < 20 and max(chosen) > 40
-
-
-@pytest.mark.parametrize("place", ["loop", "behind"])
-def test_what_is_stretched_in_loops_of_another_length_is_found(tmp_path, place):
-    part = "a, b = x[:, t].chunk(2, -1)" if place == "loop" else "a, b = x[:, t, :24], x[:, t, :24]"
-    behind = "a, b = out.chunk(2, -1)\nreturn a * b" if place == "behind" else "return out"
-    forward = (
-        f"out = x[:, 0]\nfor t in range(x.shape[1]):\n    {part}\n"
-        f"    out = out * 0.5 + torch.cat([a * b, b], -1)[:, :1]\n{behind}"
-    )
-    surveys = surveys_of(tmp_path, model(forward, inputs="[torch.rand(5, steps, d)]", top="steps = 20\nd = 48"))
-    assert surveys.probe({"steps": 10, "d": 24}) is not None
-    assert surveys.at({"steps": 10, "d": 3}) is not None and surveys.probe({"steps": 10, "d": 3}) is None
-
-
 @pytest.mark.parametrize(
     ("forward", "inputs"),
     [

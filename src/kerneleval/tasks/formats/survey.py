@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeVar
@@ -157,26 +157,14 @@ def stretches(own: Survey, other: Survey) -> bool:
     """Whether a tensor is of size 1 and stretched at other sizes where it was as large as what it meets: of three
     columns the second half is one, and adds to each of the first half. The file does not say that.
     """
-    front = list(_stretches_at(own.broadcasts, other.broadcasts))
-    lengths = len(own.broadcasts), len(other.broadcasts)
-    if lengths[0] == lengths[1] or max(lengths) >= _BROADCASTS:
-        return any(front)
-    # a loop of another length: what comes behind it is alike from the end
-    back = list(_stretches_at(own.broadcasts[::-1], other.broadcasts[::-1]))[::-1]
-    told = dict(enumerate(front)), dict(enumerate(back, lengths[1] - len(back)))
-    return any(all(one[i] for one in told if i in one) for i in told[0].keys() | told[1].keys())
-
-
-def _stretches_at(own: Sequence[Broadcast], other: Sequence[Broadcast]) -> Iterator[bool]:
-    """Whether each operator stretches a tensor that was as large as what it meets, as long as operators are alike."""
-    for (name, shapes), (now, theirs) in zip(own, other, strict=False):
+    for (name, shapes), (now, theirs) in zip(own.broadcasts, other.broadcasts, strict=False):
         if name != now or len(shapes) != len(theirs) or len(shapes[0]) != len(theirs[0]):
-            return
-        yield any(
-            full == size > 1 == new < whole
-            for before, after in zip(shapes[1:], theirs[1:], strict=True)
-            for full, size, whole, new in zip(shapes[0], before, theirs[0], after, strict=True)
-        )
+            return False
+        for before, after in zip(shapes[1:], theirs[1:], strict=True):
+            sizes = zip(shapes[0], before, theirs[0], after, strict=True)
+            if any(full == size > 1 == new < whole for full, size, whole, new in sizes):
+                return True
+    return False
 
 
 # -- The three calls of a problem file --------------------------------------------------------------------------------
