@@ -1058,6 +1058,24 @@ def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifte
     assert torch.allclose(now[3] - near[3], (now[3] - near[3])[:1], rtol=1e-3) is (3 in shifted)
 
 
+@pytest.mark.parametrize(
+    ("forward", "inputs", "shifted"),
+    [
+        ("F.layer_norm(x @ self.w8.to(x.dtype) + self.b, (12,))", "", {"b"}),
+        ("F.layer_norm(x @ more[0] + more[1], (12,)) + more[2][more[1]]", "torch.randint(0, 10, (12,))", set()),
+        ("F.layer_norm(x @ self.w + (torch.bmm(x.new_zeros(4, 2, 3), self.v) + self.n).sum(), (12,))", "", set()),
+    ],
+)
+def test_biases_beside_whole_numbers_and_empty_ones_are_read(tmp_path, forward, inputs, shifted):
+    """Reading the file ended in an internal error, or in one of its own operators on other types."""
+    init = "self.b, self.w = nn.Parameter(torch.zeros(12)), nn.Parameter(torch.randn(9, 12))\n"
+    init += "self.n, self.v = nn.Parameter(torch.zeros(0)), nn.Parameter(torch.zeros(4, 3, 0))\n"
+    init += "self.register_buffer('w8', torch.randint(-8, 8, (9, 12), dtype=torch.int8))"
+    given = f", torch.randn(9, 12), {inputs}, torch.randn(10)" * bool(inputs)
+    task = read(write(tmp_path, f"return {forward}", f"return [torch.randn(8, 9){given}]", init))
+    assert task.build({}, "cpu").shifted.keys() == shifted
+
+
 def test_masks_stay_flags_at_a_size_of_one(tmp_path):
     """Ones in a single column varied by a tenth, and zeros became noise: who compared with 0 was wrong there."""
     inputs = (

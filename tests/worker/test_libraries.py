@@ -69,6 +69,7 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
         (lambda x: np.array(x.expand(9, 3, 3).tolist()) * 2, "numpy.multiply"),
         (lambda x: x.numpy().view(np.ndarray) * 2, "numpy.multiply"),
         (lambda x: x.numpy().__array__() * 2, "numpy.multiply"),
+        (lambda x: x.numpy().view(np.matrix) * 2, "numpy.view"),
         (lambda x: _given_back(x.numpy()) @ x.numpy().tolist(), "numpy.matmul"),
         (lambda x: eval(compile("numpy.zeros(99) * 2", "own.py", "eval"), {"numpy": np}), "numpy.multiply"),
     ],
@@ -85,6 +86,7 @@ def test_views_and_copies_are_no_work(libraries: Libraries) -> None:
         y[...] = x.numpy().reshape(3, 3)
         np.copyto(y, np.concatenate([x.numpy()[:1], np.zeros_like(y)[1:]]))
         torch.from_numpy(y)
+        np.cumsum(np.full(100, 3))  # a table of where rows begin
         assert np.array([3, 3]).prod() == 9 and isinstance(y, np.ndarray) and not isinstance(x, np.ndarray)
 
     assert _seen(libraries, plumbing) == set()
@@ -98,6 +100,8 @@ def test_the_values_and_types_are_numpys(libraries: Libraries) -> None:
         assert torch.from_numpy(y).data_ptr() == x.data_ptr()
         y *= 2
         total = y.sum()
+        records = np.zeros((4, 2), np.float32).view([("a", "f4"), ("b", "f4")]).view(np.recarray)
+        assert isinstance(records, np.recarray) and records.a.shape == (4, 1)
     assert total == 30 and x.sum() == 30 and isinstance(total, np.float32)
     assert quotient.tolist() == [[0, 0, 1], [1, 2, 2]] and rest.tolist() == [[0, 1, 0], [1, 0, 1]]
 
@@ -204,6 +208,13 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "def library(): import ctypes.util; ctypes.util.find_library('gomp')\n"
         "def tracker(): from multiprocessing import resource_tracker; resource_tracker.ensure_running()\n"
         "def spawn(): from multiprocessing import util; util.spawnv_passfds(b'/bin/true', [b'true'], [])\n"
+        "def below():\n"
+        "    try: subprocess._fork_exec()\n"
+        "    except TypeError: pass\n"  # too few arguments
+        "def hashed():\n"
+        "    class Name(str):\n"
+        "        __hash__ = lambda self: 1\n"
+        "    sys.audit('ctypes.dlsym', None, Name('dlsym'))\n"
         "def thread():\n"
         "    import threading\n"
         "    one = threading.Thread(target=subprocess.run, args=(['true'],))\n"
@@ -213,14 +224,16 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "def loader(): import ctypes; return ctypes.CDLL(None).dlsym, ctypes.CDLL(None).fork\n"
     )
     told = {
-        "program": ["process.subprocess.Popen"],
+        "program": ["process.fork_exec", "process.subprocess.Popen"],
+        "below": ["process.fork_exec"],
+        "hashed": ["ctypes.dlsym"],
         "fork": ["process.os.fork"],
         "pool": ["process.os.fork"],
         "system": ["process.os.system"],
         "library": [],
         "tracker": [],
         "spawn": ["process.fork_exec"],
-        "thread": ["process.subprocess.Popen"],
+        "thread": ["process.fork_exec", "process.subprocess.Popen"],
         "renamed": ["process.os.system"],
         "loader": ["ctypes.dlsym", "ctypes.fork"],
     }

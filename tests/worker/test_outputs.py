@@ -72,5 +72,10 @@ def test_an_exception_whose_text_and_class_are_odd_is_told() -> None:
         def __str__(self) -> str:
             return Text("said")
 
+    class NoClassError(Exception):
+        __class__ = property(lambda _: 1 / 0)  # type: ignore[assignment]
+
     told = _error("go", OddError())
     assert (told["kind"], told["message"], type(told["message"])) == ("OddError", "said", str)
+    told = _error("go", NoClassError())
+    assert (told["kind"], told["unsupported"]) == ("NoClassError", False)
