@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 import textwrap
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kerneleval.records import InfrastructureError, Protocol, TensorSpec, UsageError
+from kerneleval.records import InfrastructureError, Protocol, TensorSpec, UsageError, flat, nested
 from kerneleval.tasks import open_task, shapes
 from kerneleval.tasks.formats import survey as surveys
 from kerneleval.tasks.formats.kernelbench import category_of, read
@@ -1628,3 +1630,18 @@ def test_the_fast_path_of_an_encoder_is_taken_in_double_too(tmp_path):
     (native,), (exact,) = made.reference(made.inputs(1), weights), made.oracle(made.inputs(1), weights)
     assert exact.dtype == torch.float64 and not native[2, 2:].any()
     assert largest(native - exact) < 1e-5
+
+
+def test_arguments_that_were_drawn_are_gone_with_their_last_name():
+    """Each draw stayed until the next garbage collection: nine of 1 GiB each filled the memory of the machine."""
+    gc.disable()
+    try:
+        tensor = torch.zeros(3)
+        gone = weakref.ref(tensor)
+        leaves, form = flat([tensor, [tensor, 2]], lambda value: isinstance(value, torch.Tensor))
+        values = nested(form, leaves)
+        assert values[1][0] is tensor
+        del tensor, leaves, form, values
+        assert gone() is None
+    finally:
+        gc.enable()

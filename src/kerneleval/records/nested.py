@@ -23,20 +23,23 @@ def flat(values: Sequence[Any], is_tensor: Callable[[Any], bool]) -> tuple[list[
     container holds a tensor. Raises UsageError for a container that is no tuple, list or dict with texts as names.
     """
     leaves: list[Any] = []
-
-    def form_of(value: Any) -> Any:
-        if not _holds(value, is_tensor):
-            leaves.append(value)
-            return len(leaves) - 1
-        kind = type(value)
-        if kind is dict and all(type(name) is str for name in value):
-            return {"dict": {name: form_of(one) for name, one in value.items()}}
-        if kind not in (tuple, list):
-            raise UsageError(f"a {kind.__name__} that holds tensors; tuples, lists and dicts with texts as names may")
-        return {kind.__name__: [form_of(one) for one in value]}
-
-    form = [form_of(value) for value in values]
+    form = [_form_of(value, is_tensor, leaves) for value in values]
     return leaves, None if all(type(one) is int for one in form) else form
+
+
+def _form_of(value: Any, is_tensor: Callable[[Any], bool], leaves: list[Any]) -> Any:
+    """The form of a value, whose leaves are added. No closure: one that calls itself would hold large tensors until
+    the next garbage collection.
+    """
+    if not _holds(value, is_tensor):
+        leaves.append(value)
+        return len(leaves) - 1
+    kind = type(value)
+    if kind is dict and all(type(name) is str for name in value):
+        return {"dict": {name: _form_of(one, is_tensor, leaves) for name, one in value.items()}}
+    if kind not in (tuple, list):
+        raise UsageError(f"a {kind.__name__} that holds tensors; tuples, lists and dicts with texts as names may")
+    return {kind.__name__: [_form_of(one, is_tensor, leaves) for one in value]}
 
 
 def _holds(value: Any, is_tensor: Callable[[Any], bool]) -> bool:
@@ -49,19 +52,17 @@ def _holds(value: Any, is_tensor: Callable[[Any], bool]) -> bool:
 
 def nested(form: Form | None, leaves: Sequence[Any]) -> list[Any]:
     """The arguments of these values; the values themselves where there is no form."""
-    if form is None:
-        return list(leaves)
+    return list(leaves) if form is None else [_value_of(one, leaves) for one in form]
 
-    def value_of(one: Any) -> Any:
-        if isinstance(one, int):
-            return leaves[one]
-        ((kind, parts),) = one.items()
-        if kind == "dict":
-            return {name: value_of(part) for name, part in parts.items()}
-        values = [value_of(part) for part in parts]
-        return tuple(values) if kind == "tuple" else values
 
-    return [value_of(one) for one in form]
+def _value_of(form: Any, leaves: Sequence[Any]) -> Any:
+    if isinstance(form, int):
+        return leaves[form]
+    ((kind, parts),) = form.items()
+    if kind == "dict":
+        return {name: _value_of(part, leaves) for name, part in parts.items()}
+    values = [_value_of(part, leaves) for part in parts]
+    return tuple(values) if kind == "tuple" else values
 
 
 def names_of(form: Form | None, names: Sequence[str]) -> list[str]:
