@@ -23,7 +23,7 @@ extern "C" int gelu_float32(const float *x, float *out, int64_t M, int64_t N, vo
     if (!n) return 0;
     Round &r = rounds[n];
     if (place != r.after) {
-        r.before = place == r.first && r.outputs.size() > 32 ? r.outputs.size() : 0;
+        r.before = place == r.first && r.outputs.size() > 8 ? r.outputs.size() : 0;
         r.first = place;
         r.outputs.clear();
     }

