@@ -110,17 +110,27 @@ _SIDES = (256, 4096)
 def secret_cases(task: Task, planned: Sequence[Case], budget: Budget, *, large: int = 2) -> tuple[Case, ...]:
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
-    For each direction in the first dtype judged: one standard, at sizes between those of the categories; before it, for
-    every dim, one of which that dim is a little smaller; behind it two such, for what is kept by rounded sizes; of it
-    and, before, of one of these, one of which two dims have changed places; one in a layout that is not contiguous,
-    with smaller ones before and behind it; long ones under two distributions that are not standard, large inputs and a
-    secret one; up to three of which some dims are thin that are in no planned case together, or else one; of tensors of
-    three dims or more one whose last dim is 1, transposed; that of :func:`_never_beside_many`; those of
-    :func:`_unlike`; and those of :func:`_special`. In every other dtype one at the sizes of the first of these; a
-    standard one, with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by sizes
-    alone; one under a secret distribution (small inputs where there is an epsilon that they could show) and one of
-    which some dims are thin. In a secret one of these dtypes that of :func:`_lean`. None for tasks with sizes of their
-    own or at the shapes of models, and none where a single case is judged.
+    For each direction, in the first dtype judged:
+
+    - a standard one at sizes between those of the categories. Before it, one for every dim in which that dim is a
+      little smaller; behind it, two for what is kept by rounded sizes; and, of it and of one of these before it, one in
+      which two dims have changed places;
+    - one in a layout that is not contiguous, with smaller ones before and behind it;
+    - long ones under two distributions that are not standard: large inputs and a secret one;
+    - up to three in which some dims are thin that are so in no planned case together, or else one;
+    - for tensors of three dims or more, one whose last dim is 1, transposed;
+    - those of :func:`_never_beside_many`, :func:`_unlike` and :func:`_special`.
+
+    In every other dtype:
+
+    - one at the sizes of the first of these;
+    - a standard one, with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by
+      sizes alone;
+    - one under a secret distribution (small inputs where there is an epsilon that they could show);
+    - one in which some dims are thin;
+    - in a secret one of these dtypes, that of :func:`_lean`.
+
+    None for tasks with sizes of their own or at the shapes of models, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()

@@ -82,15 +82,20 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     """The cases at which a candidate for the task is judged, the same for every candidate: at least one, all different,
     forward before backward, in the order of the task's dtypes and categories.
 
-    For each direction and dtype: the standard distribution, contiguous, once in each shape category that exists for the
-    task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
-    and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
-    contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward, and zeros
-    in the first dtype alone); then the edges: the smallest shape, large ones of which one dim, or all but one, is at
-    its lowest and, where defined, empty ones; then a few long rows under each of the task's ``ROW_DISTRIBUTIONS``,
-    which come nowhere else (backward in the first dtype alone; means far from zero not in half types, which cannot hold
-    them). Where the protocol names distributions: exactly those, contiguous, in every shape category. Infinities and
-    NaN are given forward only: IEEE arithmetic defines outputs, not gradients; contiguous, they come in a few long
+    For each direction and dtype, in this order:
+
+    - the standard distribution, contiguous, once in each shape category that exists for the task;
+    - other distributions and layouts over further small and medium shapes, each at least twice forward and once
+      backward; the distributions in contiguous inputs too, for which kernels have paths of their own. The ``quick``
+      tier has every layout once forward and two backward, and of the contiguous ones a single one backward and zeros in
+      the first dtype alone;
+    - edges: the smallest shape, large ones of which one dim, or all but one, is at its lowest, and, where they are
+      defined, empty ones;
+    - a few long rows under each of the task's ``ROW_DISTRIBUTIONS``, which come nowhere else: backward in the first
+      dtype alone, means far from zero not in half types, which cannot hold them.
+
+    Where the protocol names distributions, there are exactly those, contiguous, in every shape category. Infinities and
+    NaN are given forward only: IEEE arithmetic defines outputs, not gradients. Contiguous, they come in a few long
     rows, if the task names its rows.
 
     Where the protocol has real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
