@@ -238,7 +238,7 @@ OPTIONS: dict[str, Option] = {
         default="custom,mixed",
         read=lambda tracks: chosen_of("--allow", [tracks], TRACKS),
     ),
-    "quick": _tier("quick", "Short timing: about a second, wide intervals."),
+    "quick": _tier("quick", "Short timing, and fewer cases: wide intervals, some seconds on a GPU."),
     "precise": _tier("precise", "Long timing: intervals of 1 %, from several new processes."),
     "dtype": restriction("--dtype", "dtypes", "Only these dtypes: float32 or fp32, ...", DTYPES, SHORT_DTYPES, "DTYPE"),
     "direction": restriction("--direction", "directions", "Only forward, or only backward.", DIRECTIONS),
