@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import MagicMock
+
 import pytest
 import torch
 
-from kerneleval.judge.checks import track
+from kerneleval.judge.checks import CHECKS, run_all, track
 from kerneleval.judge.checks.track import Seen, alike
+from kerneleval.judge.windows.worker_pool import LoadFailed
+from kerneleval.languages.common.python_source import Source
 from kerneleval.records import Case, Failed, Passed, from_plain
 from kerneleval.tasks import find
 
@@ -142,3 +147,35 @@ def test_stream_order_is_seen_at_the_largest_case_and_at_a_secret_one_of_each_di
         assert 2 <= len(chosen) <= 4
     assert {c.dims_map["M"] for chosen in found for c in chosen} == {8, 64, 512, 3}
     assert track.ordered(task, cases[:4]) and not track.ordered(task, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("import importlib\nimportlib.import_module('sci' + 'py')", {"importlib.import_module(?)"}),
+        ("__import__(name)", {"__import__(?)"}),
+        ("import numpy as np\nview = getattr(np.ndarray, ''.join('view'))", {"numpy.ndarray.?"}),
+        ("import numpy as np\nvars(np.ndarray)['view']", {"numpy.ndarray.?"}),
+        ("import numpy as np\nnp.ndarray((2, 2), np.float32, memory)", {"numpy.ndarray()"}),
+        ("import torch\ngive = getattr(torch.Tensor, name)", {"torch.Tensor.?"}),
+        ("import importlib\nimportlib.import_module('math')", set()),
+        ("import numpy as np\nkind = getattr(np, str(x.dtype)[6:])\nisinstance(x, np.ndarray)", set()),
+        ("import torch\ngetattr(torch, name)\nvars(self)", set()),
+    ],
+)
+def test_names_that_are_made_as_it_runs(text: str, hidden: set[str]) -> None:
+    """What they stand for cannot be read; names of types are often made so, and compute nothing."""
+    assert set(track._in_parts(Source(text))) == hidden
+
+
+def test_a_worker_that_the_candidate_does_not_load_into_again_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check may need a new worker, in which the candidate's own import has another go at waiting."""
+
+    def check(*_arguments: Any) -> list[Any]:
+        raise LoadFailed("timeout", "no answer", {})
+
+    monkeypatch.setattr(CHECKS, "names", lambda: ["one"])
+    monkeypatch.setattr(CHECKS, "option", lambda _name, _option: True)
+    monkeypatch.setattr(CHECKS, "find", lambda _name: check)
+    (finding,) = run_all(MagicMock(), (), {})
+    assert (finding.check, finding.level, finding.reason) == ("one", "fail", "timeout")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import _posixsubprocess
 import contextlib
+import ctypes
 import functools
+import gc
 import os
 import re
 import subprocess
@@ -64,6 +66,9 @@ _TOOLS = frozenset(
 """Packages that compile and launch what they are given, those whose functions are followed or looked for, and those
 that compute nothing of tensors."""
 
+_forget_methods = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
+"""Called when the methods of a class were changed past it."""
+
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 _OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so")
@@ -109,7 +114,8 @@ _LOADS = LOADER | {"clone", "fork", "syscall", "vfork"}
 """Functions of the C library that find others' functions, or start a process."""
 
 _CONVERTERS = (
-    *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "require"),
+    *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "fromfile"),
+    *("fromiter", "fromstring", "require"),
 )
 """Functions of NumPy that give plain arrays over the same content, or over memory that something else names."""
 
@@ -213,13 +219,14 @@ class Libraries:
 
         Followed.counts.clear()
         with contextlib.ExitStack() as stack:
-            arrays, made = ("numpy", "__array__"), (*_CONVERTERS, *_MAKERS)
-            owners = [(torch.Tensor, arrays), (np, made), (np.ctypeslib, ("as_array",))]
+            made = (*_CONVERTERS, *_MAKERS)
+            owners = [(torch.Tensor, ("__array__",)), (np, made), (np.ctypeslib, ("as_array",))]
             if compiled := sys.modules.get("numba.core.registry"):
                 owners.append((compiled.CPUDispatcher, ("__call__",)))
             for owner, names in owners:
                 for name in names:
                     stack.enter_context(_replaced(owner, name))
+            stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             yield
         seen |= Followed.counts
 
@@ -262,7 +269,7 @@ def _is_own(path: str) -> bool:
     try:
         return os.stat(path).st_uid == os.geteuid()
     except OSError:
-        return path.endswith(".so (deleted)")
+        return path.endswith(" (deleted)")
 
 
 def _computes(name: str) -> bool:
@@ -319,6 +326,24 @@ def _replaced(owner: Any, name: str) -> Iterator[None]:
             delattr(owner, name)
 
 
+@contextlib.contextmanager
+def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
+    """The same of a method of a class in native code, which every way to call it finds: ``super()`` too."""
+    (names,) = gc.get_referents(owner.__dict__)
+    original = names[name]
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return _followed(original(*args, **kwargs))
+
+    try:
+        names[name] = functools.wraps(original)(method)
+        _forget_methods(owner)
+        yield
+    finally:
+        names[name] = original
+        _forget_methods(owner)
+
+
 class Followed(np.ndarray[Any, Any]):
     """An array that counts what is computed with it, and gives such arrays."""
 
@@ -353,7 +378,8 @@ class Followed(np.ndarray[Any, Any]):
         return _followed(np.ndarray.__array__(self, *args, **kwargs))
 
     def __reduce__(self) -> Any:
-        """Elsewhere, as in another process, it is a plain array."""
+        """Elsewhere, as in another process, it is a plain array, which is not followed: that it was made is counted."""
+        _count("ndarray.__reduce__")
         return np.ndarray.view(self, np.ndarray).__reduce__()
 
 

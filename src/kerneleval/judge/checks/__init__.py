@@ -13,6 +13,7 @@ from dataclasses import replace
 from kerneleval.judge.checks import code
 from kerneleval.judge.checks.common.registry import CHECKS
 from kerneleval.judge.probes.calls import Calls
+from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import Candidate, Case, Finding, Outcome, Reason, TrackEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -26,7 +27,7 @@ def run_all(
     calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome], *, without_worker: bool = False
 ) -> list[Finding]:
     """The findings of every check, or of those that need no worker. A worker that dies during a check is a finding of
-    that check.
+    that check, as is a new one that the candidate does not load into.
     """
     findings: list[Finding] = []
     gone = without_worker or not calls.loaded.runner.worker.alive
@@ -35,10 +36,10 @@ def run_all(
             continue
         try:
             findings += [replace(finding, check=name) for finding in CHECKS.find(name)(calls, cases, outcomes)]
-        except (WorkerError, WorkerFailure) as error:
-            reason: Reason = error.reason if isinstance(error, WorkerFailure) else "exception"
+        except (WorkerError, WorkerFailure, BuildFailed) as error:
+            reason: Reason = "exception" if isinstance(error, WorkerError) else error.reason
             findings.append(Finding(check=name, level="fail", reason=reason, message=str(error)[:500]))
-            gone = gone or isinstance(error, WorkerFailure)
+            gone = gone or not isinstance(error, WorkerError)
     return findings
 
 

@@ -13,6 +13,7 @@ launch, and without it there is nothing.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import re
@@ -32,7 +33,6 @@ from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
-from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.languages.common.python_source import Source, Unreadable
 from kerneleval.records import TRACKS, Case, Finding, Ghost, Outcome, Passed, Task, TrackEvidence, new_secret
 from kerneleval.tasks.shapes import EDGE
@@ -355,10 +355,7 @@ def track(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome])
     in_order = ordered(calls.task, watched) if calls.device.streams else frozenset()
     examination = _Examination(calls, can_mute=language.can_mute, in_order=in_order)
     for case in watched:
-        try:
-            yield from examination.watch(case)
-        except BuildFailed as error:  # a module, or a new worker, that it cannot be loaded into once more
-            raise WorkerFailure(error.reason, str(error), error.evidence) from error
+        yield from examination.watch(case)
     found = sorted(examination.found, key=lambda one: cases.index(one.case))
     if not found:
         return
@@ -390,10 +387,17 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
 
 _UNSEEN = (
     *("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*"),
-    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.__array__", "numpy.ndarray.view", "torch._C._aoti.*"),
+    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.__array__", "numpy.ndarray.__dict__", "numpy.ndarray.view"),
+    *("ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE", "ctypes._CFuncPtr", "numba._helperlib.*", "numba.np.linalg.*"),
+    *("numba.types.ExternalFunctionPointer", "numba.types.WrapperAddressProtocol", "torch._C._aoti.*"),
+    *("torch.Tensor.__array__", "torch.Tensor.numpy", "torch._C.TensorBase.*", "torch._C._te.*"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
-at the functions that are linked into Numba's, and NumPy's functions below its protocols."""
+at the functions that are linked into Numba's or to call by an address, NumPy's functions below its protocols, methods
+of tensors that give arrays, without a tensor, and the compiler of TorchScript."""
+
+_IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
+"""Whose attributes are not followed where the names are made as it runs."""
 
 _BELOW_PROTOCOLS = re.compile(r"numpy\..*\.(?:_implementation|__wrapped__)")
 """Such functions as attributes of NumPy's others."""
@@ -408,7 +412,21 @@ def _named(calls: Calls) -> list[str]:
                 source = Source(text)
                 found += (what for _, what in source.uses(_UNSEEN))
                 found += (what for _, what in source.uses(("numpy.*",)) if _BELOW_PROTOCOLS.fullmatch(what))
+                found += _in_parts(source)
     return sorted(set(found))
+
+
+def _in_parts(source: Source) -> Iterator[str]:
+    """Modules and attributes whose names cannot be read, and arrays over memory that are made by their class."""
+    for call in source.each(ast.Call):
+        name, plain = source.dotted(call.func), [type(argument) is ast.Constant for argument in call.args]
+        of = source.dotted(call.args[0]) if call.args else ""
+        if name == "numpy.ndarray":
+            yield "numpy.ndarray()"
+        elif name in ("builtins.__import__", "importlib.import_module") and not all(plain[:1]):
+            yield f"{name.removeprefix('builtins.')}(?)"
+        elif name == "builtins.vars" or (name == "builtins.getattr" and not all(plain[1:2])):
+            yield from [f"{of}.?"] if f"{of}.".startswith(tuple(f"{one}." for one in _IN_PARTS)) else []
 
 
 def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
