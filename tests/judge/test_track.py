@@ -168,6 +168,23 @@ def test_names_that_are_made_as_it_runs(text: str, hidden: set[str]) -> None:
     assert set(track._in_parts(Source(text))) == hidden
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("frame = error.__traceback__.tb_frame", [".tb_frame"]),
+        ("cells = getattr(f, '__closure__')", [".__closure__", "__closure__"]),
+        ("import operator\nback = operator.attrgetter('f_back')", ["f_back"]),
+        ("import gc\ngc.get_referents(f)", [".get_referents"]),
+        ("import inspect\nline = inspect.currentframe().f_lineno", []),
+    ],
+)
+def test_who_may_reach_what_counts(text: str, named: list[str]) -> None:
+    """By frames and closures it could change what the worker counted; its own line is its own affair."""
+    calls = MagicMock()
+    calls.loaded.candidate.files = [("candidate.py", text)]
+    assert track._named(calls) == named
+
+
 def test_a_worker_that_the_candidate_does_not_load_into_again_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check may need a new worker, in which the candidate's own import has another go at waiting."""
 

@@ -368,7 +368,7 @@ def track(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome])
         message = f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own; {message}"
     elif track == "custom" and (named := _named(calls)):
         track = "mixed"
-        message = f"its source names {', '.join(named[:6])}: what these compute is not seen; {message}"
+        message = f"its source names {', '.join(named[:6])}: what these compute or change is not seen; {message}"
     evidence = TrackEvidence(
         track=track,
         aten={name: n for one in found for name, n in one.computing.items()},
@@ -399,6 +399,14 @@ of tensors that give arrays, without a tensor, and the compiler of TorchScript."
 _IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
 """Whose attributes are not followed where the names are made as it runs."""
 
+_INSIDE = frozenset(
+    re.findall(
+        r"\w+",
+        "__closure__ ag_frame cell_contents cr_frame f_back f_locals get_referents getclosurevars gi_frame tb_frame",
+    )
+)
+"""Attributes that lead to what the worker holds: there what was counted, and who counts, can be changed unseen."""
+
 _BELOW_PROTOCOLS = re.compile(r"numpy\..*\.(?:_implementation|__wrapped__)")
 """Such functions as attributes of NumPy's others."""
 
@@ -413,6 +421,8 @@ def _named(calls: Calls) -> list[str]:
                 found += (what for _, what in source.uses(_UNSEEN))
                 found += (what for _, what in source.uses(("numpy.*",)) if _BELOW_PROTOCOLS.fullmatch(what))
                 found += _in_parts(source)
+                found += (what for _, what in source.attributes(tuple(_INSIDE)))
+                found += _INSIDE.intersection(source.short_texts())
     return sorted(set(found))
 
 
