@@ -13,6 +13,8 @@ import os
 import random
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -295,6 +297,27 @@ def test_descriptors_that_a_worker_attaches_never_arrive() -> None:
             assert answered(made) == {"op": "computed"}
         assert _descriptors() == own
     assert _descriptors() == before
+
+
+def test_descriptors_never_take_the_place_of_a_standard_stream() -> None:
+    """A candidate may have closed them, and what libraries print would go to memory of the judge."""
+    code = (
+        "import mmap, os, socket\n"
+        "from kerneleval.worker.wire import Channel\n"
+        "ours, theirs = socket.socketpair()\n"
+        "said = os.dup(1)\n"
+        "file = os.memfd_create('memory')\n"
+        "os.ftruncate(file, 4)\n"
+        "os.close(1), os.close(2)\n"
+        "Channel(ours).send({}, fds=[file])\n"
+        "channel = Channel(theirs, accept_fds=True)\n"
+        "channel.recv(5.0)\n"
+        "memory = mmap.mmap(channel.take_fd(), 4)\n"
+        "os.write(1, b'text'), os.write(2, b'text')\n"
+        "os.write(said, b'kept' if bytes(memory) == bytes(4) else b'lost')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("kept", "")
 
 
 def test_a_drip_does_not_outlive_the_timeout() -> None:

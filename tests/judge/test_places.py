@@ -27,3 +27,15 @@ def test_the_innermost_line_of_its_own_is_told(frames: tuple[str, ...], told: st
     error = WorkerError("TypeError", "wrong", unsupported=False, evidence={"traceback": "".join(frames)})
     assert place(error) == told
     assert raised(error).message == f"TypeError: wrong{told}"
+
+
+def test_in_an_interpreted_kernel_the_place_is_the_kernels_own_line() -> None:
+    """Triton raises another error from what its interpreter met; the launch is the place of that one."""
+    lines = (
+        '  File "/x/candidate.py", line 10, in _kernel\n    v = tl.nothing(v)\nAttributeError: nothing\n'
+        "\nThe above exception was the direct cause of the following exception:\n\n"
+        '  File "/x/candidate.py", line 17, in gelu\n    _kernel[(1,)](x)\ntriton.InterpreterError: nothing\n'
+    )
+    for kind, place in (("InterpreterError", "(candidate.py:10, in _kernel)"), ("Other", "(candidate.py:17, in gelu)")):
+        error = WorkerError(kind, "nothing", unsupported=False, evidence={"traceback": lines})
+        assert raised(error).message == f"{kind}: nothing {place}"

@@ -249,6 +249,20 @@ def test_compiler_logs_are_bounded(load):
     assert len(caught.value.log.encode()) <= 8192
 
 
+def test_an_error_in_a_header_begins_with_the_line_that_needs_it():
+    """Of templates compilers say first where they stand, which no candidate can mend."""
+    log = (
+        "In file included from /usr/include/c++/12/algorithm:60:\n"
+        "/usr/include/c++/12/bits/stl_algo.h:1849:25:   required from 'void std::sort(_Iter, _Iter)'\n"
+        "candidate.cpp:9:14:   required from here\n"
+        "/usr/include/c++/12/bits/predefined_ops.h:45:23: error: no match for 'operator<'\n"
+    )
+    assert compiler._own_line_first(log) == f"candidate.cpp:9: error: no match for 'operator<'\n{log}"
+    own = "candidate.cpp:8:6: error: no match for 'operator[]'\n" + log
+    assert compiler._own_line_first(own) == own
+    assert compiler._own_line_first("/usr/include/x.h:1:1: error: no\n") == "/usr/include/x.h:1:1: error: no\n"
+
+
 def test_undefined_symbols_are_load_errors(load):
     source = HEAD + 'extern "C" int absent();\nextern "C" int gelu() { return absent(); }'
     with pytest.raises(LoadError, match="undefined symbol: absent"):

@@ -50,6 +50,10 @@ _NVRTC = (
     r"--?extra-device-vectorization",
 )
 
+_ERROR = re.compile(r"^([^\s:]+):\d+:\d+: (?:fatal )?(error: .*)$", re.MULTILINE)
+_OWN_LINE = re.compile(r"^([^/\s:][^\s:]*:\d+):\d+:(?:\s+required from here| note: in instantiation of)", re.MULTILINE)
+"""The line of the candidate for which a compiler read a template of others."""
+
 ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
     "g++": (
         r"-O([0-3sgz]|fast)?",
@@ -188,8 +192,14 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
         if status == -signal.SIGXFSZ or str(signal.strsignal(signal.SIGXFSZ)) in log:
             limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             why += f": it writes a file of more than {limit_bytes >> 20} MiB, which is the limit"
-        raise BuildError(why, log)
+        raise BuildError(why, _own_line_first(log))
     return log
+
+
+def _own_line_first(log: str) -> str:
+    """What a compiler said, with the candidate's line before an error that is in a header of others."""
+    error, own = _ERROR.search(log), _OWN_LINE.search(log)
+    return f"{own[1]}: {error[2]}\n{log}" if error and own and error[1].startswith("/") else log
 
 
 def compile_into(
