@@ -36,6 +36,6 @@ def test_in_an_interpreted_kernel_the_place_is_the_kernels_own_line() -> None:
         "\nThe above exception was the direct cause of the following exception:\n\n"
         '  File "/x/candidate.py", line 17, in gelu\n    _kernel[(1,)](x)\ntriton.InterpreterError: nothing\n'
     )
-    for kind, place in (("InterpreterError", "(candidate.py:10, in _kernel)"), ("Other", "(candidate.py:17, in gelu)")):
+    for kind, told in (("InterpreterError", "(candidate.py:10, in _kernel)"), ("Other", "(candidate.py:17, in gelu)")):
         error = WorkerError(kind, "nothing", unsupported=False, evidence={"traceback": lines})
-        assert raised(error).message == f"{kind}: nothing {place}"
+        assert raised(error).message == f"{kind}: nothing {told}"

@@ -13,7 +13,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.languages import BuildError, LoadError, OutputSpec, cpp
-from kerneleval.languages.binaries.elf import foreign_names
+from kerneleval.languages.binaries.elf import foreign_names, loader_names
 from kerneleval.languages.common import compiler
 from kerneleval.records import InfrastructureError, UsageError
 
@@ -247,6 +247,21 @@ def test_compiler_logs_are_bounded(load):
     with pytest.raises(BuildError) as caught:
         load("\n".join(f'#warning "{"x" * 200} {i}"' for i in range(5000)) + "\n#error end", "cpp")
     assert len(caught.value.log.encode()) <= 8192
+
+
+def test_who_asks_where_libraries_are_is_told(tmp_path):
+    """From such an address the loader's list is found, and in it every function."""
+    source, library = tmp_path / "own.c", tmp_path / "own.so"
+    source.write_text(
+        "void *backtrace(void **, int); unsigned long getauxval(unsigned long); int puts(const char *);\n"
+        "void f(void **at) { backtrace(at, 1); getauxval(3); puts(0); }"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    data = bytearray(library.read_bytes())
+    assert loader_names(library) == (["backtrace", "getauxval"] if data[18:20] == b"\x3e\x00" else ["backtrace"])
+    data[18:20] = b"\xb7\x00"  # AArch64, where getauxval tells what the processor can
+    library.write_bytes(data)
+    assert loader_names(library) == ["backtrace"]
 
 
 def test_an_error_in_a_header_begins_with_the_line_that_needs_it():

@@ -36,17 +36,21 @@ _TRANSACTIONAL = ("_ITM_", "_ZGTt")
 """Functions of transactional memory, by the beginning of their names. A libstdc++ that is linked in
 (``-static-libstdc++``) refers to them; no library that computes defines one."""
 
+_X86_64 = b"\x3e\x00"
+
 _OPENMP = ("omp_", "GOMP_", "__kmpc_", "kmp_")
 LOADER = frozenset(
     (
         *("_DYNAMIC", "_dl_find_object", "_dl_sym", "_r_debug", "_rtld_global", "_rtld_global_ro"),
         *("__libc_dlopen_mode", "__libc_dlsym", "dlopen", "dlmopen", "dlsym", "dlvsym"),
-        *("dl_iterate_phdr", "dladdr", "dladdr1", "dlinfo"),
+        *("dl_iterate_phdr", "dladdr", "dladdr1", "dlinfo", "getauxval"),
+        *("_Unwind_Backtrace", "_Unwind_Find_FDE", "_dl_debug_state", "backtrace"),  # addresses in other libraries
         *("execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"),
         *("popen", "posix_spawn", "posix_spawnp", "system", "wordexp"),  # not syscall: std::barrier waits by it
     )
 )
-"""Functions that find others' functions, and those that start programs, which may compute with anything."""
+"""Functions that find others' functions, or where these are, and those that start programs, which may compute with
+anything."""
 
 ARITHMETIC = re.compile(
     r"(cblas_|LAPACKE_|mkl_|MKL_|dnnl_|cublas|cudnn|cusolver|cusparse|cufft|cutensor|_ZN2at|_ZN5torch|_ZN3c10|_ZN4dnnl)"
@@ -96,7 +100,9 @@ def foreign_names(path: Path) -> list[str]:
 
 def loader_names(path: Path) -> list[str]:
     """Undefined symbols of a shared library by which it can find functions of others, or programs, sorted."""
-    return sorted({name for name, _ in _undefined(path.read_bytes()) if name in LOADER})
+    data = path.read_bytes()
+    asked = LOADER if data[18:20] == _X86_64 else LOADER - {"getauxval"}  # elsewhere it tells what a processor can
+    return sorted({name for name, _ in _undefined(data) if name in asked})
 
 
 def undefined(path: Path) -> list[str]:
