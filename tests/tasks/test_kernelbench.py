@@ -1178,6 +1178,21 @@ GROUPS = """out = x.new_zeros(x.shape[0], most.shape[2])
         return out"""
 
 
+@pytest.mark.parametrize(
+    ("forward", "grows"),
+    [
+        ("return x.new_zeros(more[1], x.shape[1]).index_add(0, more[0], x)", True),
+        ("return F.one_hot(more[0], more[1]).to(x.dtype).T @ x", True),
+        ("return x.cumsum(0)[more[1] - 1] + more[0].sum()", False),
+    ],
+)
+def test_numbers_of_segments_exceed_other_sizes(tmp_path, forward, grows):
+    """16 segments were never more than the width of 18, and a table of 18 of them passed."""
+    inputs = "[torch.rand(100, 18), torch.randint(0, 13, (100,)), 16]"
+    found = [dims["get_inputs[4]"] for dims in varied_sizes(tmp_path, model(forward, inputs=inputs))]
+    assert (max(found) > 24) is grows
+
+
 def test_groups_of_rows_leave_no_row_out(tmp_path):
     """A kernel that takes the groups' rows as all rows was wrong beside one row more, or one group less."""
     inputs = "return [torch.randn(32, 12), torch.tensor([8, 8, 16]), torch.randn(3, 12, 10)]"
@@ -1506,6 +1521,67 @@ def test_no_size_runs_because_one_part_is_stretched(tmp_path, forward, beside, s
     surveys, name = surveys_of(tmp_path, text), "few" if beside else "d"
     assert all(surveys.probe({name: size}) is None and surveys.at({name: size}) is not None for size in sizes)
     assert surveys.probe({"d": 24, "few": 24}) is not None
+
+
+STEPS = """
+        gates, skip = more
+        state, outs = x.new_zeros(x.shape[0], x.shape[2], 4), []
+        for t in range(x.shape[1]):
+            state = gates[:, t, :, None] * state + x[:, t, :, None]
+            outs.append(state.sum(-1))
+        return torch.stack(outs, 1) + x * skip
+"""
+
+
+def test_steps_of_a_loop_are_varied(tmp_path):
+    """Behind a loop of fewer steps, operators were taken for others of the loop, and none of its lengths was known."""
+    inputs = "[torch.rand(2, steps, 6), torch.rand(2, steps, 6), torch.rand(6)]"
+    surveys = surveys_of(tmp_path, model(STEPS, inputs=inputs, top="steps = 40"))
+    assert all(surveys.probe({"steps": size}) is not None for size in (1, 20, 39, 80))
+    chosen = [dims["steps"] for _, dims in variants(surveys)]
+    assert min(chosen) < 20 and max(chosen) > 40
+
+
+@pytest.mark.parametrize("place", ["front", "loop", "behind"])
+def test_what_is_stretched_beside_loops_of_another_length_is_found(tmp_path, place):
+    """In front of a loop it was lost: its operators have names of the loop's, and so an honest candidate failed."""
+    halves, parts = "a, b = {0}.chunk(2, -1)", "a, b = {0}[..., :24], {0}[..., :24]"
+    front, loop, behind = (halves if place == name else parts for name in ("front", "loop", "behind"))
+    forward = (
+        f"{front.format('x[:, 0]')}\nout = torch.cat([a * b, b], -1)[:, :1] * x[:, 0]\n"
+        f"for t in range(x.shape[1]):\n    {loop.format('x[:, t]')}\n"
+        f"    out = out * 0.5 + torch.cat([a * b, b], -1)[:, :1]\n{behind.format('out')}\nreturn a * b"
+    )
+    surveys = surveys_of(tmp_path, model(forward, inputs="[torch.rand(5, steps, d)]", top="steps = 20\nd = 48"))
+    assert surveys.probe({"steps": 10, "d": 24}) is not None
+    assert all(surveys.at({"steps": n, "d": 3}) and surveys.probe({"steps": n, "d": 3}) is None for n in (10, 20, 30))
+
+
+@pytest.mark.parametrize(
+    ("forward", "beside"),
+    [
+        ("return x.log_softmax(1).gather(1, more[0][:, None])[:, 0]", "torch.randint(0, 9, (few, 7))"),
+        ("return x.take_along_dim(more[0][:, None], 1)[:, 0]", "torch.randint(0, 9, (few, 7))"),
+        ("return torch.zeros_like(x).scatter_add_(1, more[0][:, None], x)", "torch.randint(0, 9, (few, 7))"),
+    ],
+)
+def test_no_size_runs_because_a_part_of_a_tensor_is_read(tmp_path, forward, beside):
+    """``gather`` takes labels of fewer items than there are: a focal loss by ``cross_entropy`` failed."""
+    text = model(forward, inputs=f"[torch.rand(many, 9, 7), {beside}]", top="many = 6\nfew = 6")
+    surveys = surveys_of(tmp_path, text)
+    assert surveys.probe({"many": 3, "few": 3}) is not None
+    assert all(surveys.probe(dims) is None for dims in ({"few": 3}, {"few": 1}, {"many": 12}))
+
+
+def test_inputs_of_the_files_own_sizes_are_given_up_once_read(tmp_path):
+    """They were kept as long as the task was, and took gigabytes while candidates were judged."""
+    inputs = "[torch.rand(97, 101), torch.arange(97), torch.rand(97, 101) < 0.5, 40]"
+    text = model("return (x * more[1]).roll(more[2], 0)[more[0]]", inputs=inputs)
+    surveys = surveys_of(tmp_path, text)
+    chosen = variants(surveys)
+    gc.collect()
+    shapes = [one.shape for one in gc.get_objects() if isinstance(one, torch.Tensor) and not one.is_meta]
+    assert chosen and (97, 101) not in shapes and (97,) in shapes
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,13 @@ _SUMS = (
 _SELECTIONS = ("sort", "topk", "argmax", "argmin", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin")
 
 
-Broadcast = tuple[str, tuple[tuple[int, ...], ...]]
-"""An operator, and the shapes of what it gives and of the tensors that are stretched to that, all of as many dims."""
+Place = tuple[str, tuple[tuple[int, int], ...]]
+"""An operator, and where the file calls for it: function and instruction, of each call that led there."""
+
+Shapes = tuple[tuple[int, ...], ...]
+"""Of what an operator gives and of the tensors that are stretched to that, or of a tensor and of the places of it that
+are used; all of as many dims.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +85,8 @@ class Survey:
     """Weights that no operator takes."""
     real: bool
     """Whether it took real tensors: the problem's control flow reads values."""
-    broadcasts: tuple[Broadcast, ...] = field(default=(), compare=False)
-    """Of the first operators that take elements of several tensors together, the sizes."""
+    meetings: Mapping[Place, Sequence[Shapes]] = field(default_factory=dict, compare=False)
+    """Of the first operators that take elements of several tensors together, the sizes each time."""
 
     @property
     def bytes(self) -> int:
@@ -132,7 +137,7 @@ def _lacks_memory(error: UsageError) -> bool:
 
 def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:
     args, form = call_inputs(file, namespace, device, 0)
-    recorder = _Recorder(args)
+    recorder = _Recorder(str(file.path), args)
     shortened = _Shortened(recorder) if device == "meta" else contextlib.nullcontext()
     with file.running("Model.forward", 0, device), torch.no_grad(), recorder, shortened:
         result = model(*nested(form, args))
@@ -149,22 +154,39 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         steps=recorder.steps,
         unread=frozenset(name for name, t in model.state_dict().items() if recorder.misses(t)),
         real=device != "meta",
-        broadcasts=tuple(recorder.broadcasts),
+        meetings=recorder.meetings,
     )
 
 
 def stretches(own: Survey, other: Survey) -> bool:
     """Whether a tensor is of size 1 and stretched at other sizes where it was as large as what it meets: of three
-    columns the second half is one, and adds to each of the first half. The file does not say that.
+    columns the second half is one, and adds to each of the first half. Or whether a part of a tensor is used where all
+    of it was: ``gather`` takes fewer rows than there are. The file does not say that.
     """
-    for (name, shapes), (now, theirs) in zip(own.broadcasts, other.broadcasts, strict=False):
-        if name != now or len(shapes) != len(theirs) or len(shapes[0]) != len(theirs[0]):
-            return False
-        for before, after in zip(shapes[1:], theirs[1:], strict=True):
-            sizes = zip(shapes[0], before, theirs[0], after, strict=True)
-            if any(full == size > 1 == new < whole for full, size, whole, new in sizes):
-                return True
-    return False
+    return any(
+        _stretches(place[0] in _OF_PLACES, times, other.meetings[place])
+        for place, times in own.meetings.items()
+        if place in other.meetings
+    )
+
+
+def _stretches(is_part: bool, own: Sequence[Shapes], other: Sequence[Shapes]) -> bool:
+    """The same of one place of the file. In loops of another length each time is compared with every one."""
+    if len(own) == len(other):
+        return any(_new_gaps(is_part, *pair) for pair in zip(own, other, strict=True))
+    ranks = {after: [before for before in own if [*map(len, before)] == [*map(len, after)]] for after in set(other)}
+    return any(bool(alike) and all(_new_gaps(is_part, one, after) for one in alike) for after, alike in ranks.items())
+
+
+def _new_gaps(is_part: bool, own: Shapes, other: Shapes) -> bool:
+    """Whether a size that was as large as what it meets is smaller; of what is stretched, where it became 1."""
+    if len(own) != len(other) or len(own[0]) != len(other[0]):
+        return False
+    return any(
+        full == size and new < whole and (is_part or size > 1 == new)
+        for before, after in zip(own[1:], other[1:], strict=True)
+        for full, size, whole, new in zip(own[0], before, other[0], after, strict=True)
+    )
 
 
 # -- The three calls of a problem file --------------------------------------------------------------------------------
@@ -392,8 +414,10 @@ _OF_SEQUENCES = 9
 _FIRST_STEPS = 4
 _STRETCHING = ("expand", "masked_fill_", "copy_")
 """Operators beside those that PyTorch calls pointwise."""
-_BROADCASTS = 4096
-"""Operators whose sizes are kept."""
+_OF_PLACES = ("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
+"""Operators that use as many places of a tensor as there are indices."""
+_PLACES, _TIMES = 4096, 256
+"""Places of a file where sizes are kept, and how often at one."""
 
 # -- Recording --------------------------------------------------------------------------------------------------------
 
@@ -401,8 +425,9 @@ _BROADCASTS = 4096
 class _Recorder(TorchDispatchMode):
     """Counts operations and summed terms of everything dispatched beneath it."""
 
-    def __init__(self, inputs: Sequence[Any]) -> None:
+    def __init__(self, path: str, inputs: Sequence[Any]) -> None:
         TorchDispatchMode.__init__(self)
+        self.path = path
         self.inputs = {_storage(value) for value in inputs if isinstance(value, torch.Tensor)}
         self.chooses_inputs = True
         self.stable: set[bool] = set()
@@ -410,7 +435,7 @@ class _Recorder(TorchDispatchMode):
         self.terms = 1
         self.steps = 0
         self.operators: set[str] = set()
-        self.broadcasts: list[Broadcast] = []
+        self.meetings: dict[Place, list[Shapes]] = {}
         self.read: set[int] = set()
         """Storages of the dense tensors that operators took."""
 
@@ -436,9 +461,10 @@ class _Recorder(TorchDispatchMode):
         results = flatten(out)
         if not results:
             return out
-        combines = torch.Tag.pointwise in func.tags or name in _STRETCHING
-        if combines and len(self.broadcasts) < _BROADCASTS and (met := _stretched(results[0], given)):
-            self.broadcasts.append((name, met))
+        if name in _OF_PLACES:
+            self._keep(name, _used(args))
+        elif torch.Tag.pointwise in func.tags or name in _STRETCHING:
+            self._keep(name, _stretched(results[0], given))
         if packet in flop_registry:
             count: Callable[..., int] = flop_registry[packet]
             flops = int(count(*args, **kwargs, out_val=out))
@@ -448,6 +474,19 @@ class _Recorder(TorchDispatchMode):
             terms = _terms(name, args, results)
         self.terms = max(self.terms, terms)
         return out
+
+    def _keep(self, name: str, shapes: Shapes) -> None:
+        """Keep the sizes that met, with the place of the file where they did."""
+        if not shapes or len(self.meetings) >= _PLACES:
+            return
+        lines, frame = [], inspect.currentframe()
+        while frame is not None:
+            if frame.f_code.co_filename == self.path:
+                lines.append((frame.f_code.co_firstlineno, frame.f_lasti))
+            frame = frame.f_back
+        times = self.meetings.setdefault((name, tuple(lines)), [])
+        if len(times) < _TIMES:
+            times.append(shapes)
 
 
 class _Shortened(TorchFunctionMode):
@@ -482,7 +521,16 @@ class _Shortened(TorchFunctionMode):
         return (whole, *state)
 
 
-def _stretched(out: torch.Tensor, given: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
+def _used(args: Sequence[Any]) -> Shapes:
+    """The shapes of a tensor and of the indices of its places, but for the dim along which they lie."""
+    whole, dim, index = args[:3]
+    if not whole.dim() or whole.dim() != index.dim():
+        return ()
+    dim %= whole.dim()
+    return tuple((*one.shape[:dim], *one.shape[dim + 1 :]) for one in (whole, index))
+
+
+def _stretched(out: torch.Tensor, given: Sequence[torch.Tensor]) -> Shapes:
     """The shapes of a result and of what is stretched to it, with as many dims; empty: it is no such operator."""
     shapes = [(1,) * (out.dim() - one.dim()) + tuple(one.shape) for one in given]
     fit = all(len(s) == out.dim() and all(a in (1, b) for a, b in zip(s, out.shape, strict=True)) for s in shapes)

@@ -247,7 +247,12 @@ class Surveys:
 
     @functools.cached_property
     def _own(self) -> list[Any]:
-        return ModuleProblem(self.file, {}, "cpu").inputs(1)
+        """The inputs at the file's own sizes, of which all but integers are given up: they may take gigabytes."""
+        args, specs = ModuleProblem(self.file, {}, "cpu").inputs(1), self.at({}).arguments
+        return [
+            arg if _is_index(spec) or not isinstance(arg, torch.Tensor) else arg.to("meta")
+            for arg, spec in zip(args, specs, strict=True)
+        ]
 
     @functools.cached_property
     def _written(self) -> list[int]:

@@ -536,7 +536,8 @@ _LEAST_LENGTH = 4
 def _reaches_beyond(surveys: Surveys, made: Survey) -> bool:
     """Whether a plain whole number is larger than the size that was the next one above it: 20 of 30 rows were in use,
     and 16 of 5 are. A slice of PyTorch takes that, and who reads row by row does not. The length of the longest segment
-    is none of rows in use.
+    is none of rows in use, nor is a number of segments or classes, of which an output has as many; the latter in small
+    variants alone, which are run.
     """
     base = surveys.at({})
     both = list(zip(base.arguments, made.arguments, strict=False))
@@ -546,10 +547,12 @@ def _reaches_beyond(surveys: Surveys, made: Survey) -> bool:
         if isinstance(own, TensorSpec) and isinstance(other, TensorSpec)
         for pair in zip(own.shape, other.shape, strict=False)
     ]
+    outputs = zip(base.outputs, made.outputs, strict=False) if _is_miniature(made) else ()
+    made_sizes = [pair for own, other in outputs for pair in zip(own.shape, other.shape, strict=False)]
     for own, other in both:
         if isinstance(own, Scalar) and isinstance(other, Scalar) and type(own.value) is type(other.value) is int:
             next_above = min((size for size, _ in sizes if size >= own.value >= _LEAST_LENGTH), default=0)
-            if surveys.bounds_segments(own.value):
+            if surveys.bounds_segments(own.value) or (own.value, other.value) in made_sizes:
                 continue
             if next_above and other.value > max(now for size, now in sizes if size == next_above):
                 return True
@@ -631,7 +634,7 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
 
     Only small variants are tried, since it is they that degenerate, and since it costs a run.
     """
-    if made.bytes > MINIATURE_BYTES or made.flops > MINIATURE_FLOPS:
+    if not _is_miniature(made):
         return True
     problem = ModuleProblem(surveys.file, dims, "cpu")
     weights = problem.weights(1)
@@ -648,6 +651,11 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
     return any(depends(a, b) for a, b in zip(one, other, strict=True))
 
 
+def _is_miniature(made: Survey) -> bool:
+    """Whether the problem is so small that it is run to see what it does."""
+    return made.bytes <= MINIATURE_BYTES and made.flops <= MINIATURE_FLOPS
+
+
 _ENDS: tuple[Callable[[int], Way], ...] = (lambda _: "lowest", lambda _: "highest")
 
 
@@ -658,7 +666,7 @@ def _selects_masked(surveys: Surveys, problem: ModuleProblem) -> bool:
     weights, base = problem.weights(1), surveys.at({})
     if _met_masked(problem, problem.inputs(1), weights):
         return True
-    if base.bytes > MINIATURE_BYTES or base.flops > MINIATURE_FLOPS:
+    if not _is_miniature(base):
         return False
     own = ModuleProblem(surveys.file, {}, "cpu")
     for way in _ENDS:
@@ -679,7 +687,7 @@ def _is_coarse(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
     """Whether an output hangs on the signs of inputs where some sizes are 1, and not where these are 3; or that is not
     known. A vector of one number divided by its norm is 1 or -1, and distances of such are what rounding leaves.
     """
-    if made.bytes > MINIATURE_BYTES or made.flops > MINIATURE_FLOPS:
+    if not _is_miniature(made):
         return True
     try:
         one, three = (_stays(surveys, {n: max(v, least) for n, v in dims.items()}) for least in (1, 3))
