@@ -111,6 +111,34 @@ def test_a_redrawn_mask_has_other_places_and_no_row_loses_a_value(mask):
             assert set(was) <= set(row)
 
 
+@pytest.mark.parametrize(
+    ("mask", "dim", "descending"),
+    [
+        (torch.arange(41) >= torch.tensor([[33], [20], [41], [7]]), -1, False),
+        ((torch.arange(9) < torch.tensor([[9], [4], [1]])).long(), -1, True),
+        ((torch.arange(20)[:, None] < torch.tensor([3, 12, 20])).float(), 0, True),
+        (torch.zeros(3, 1, 1, 16).masked_fill(torch.arange(16) < 5, -INF), -1, False),
+        (torch.arange(50) < 30, -1, True),
+        (torch.full((8, 8), -1e9).triu(1), -1, True),
+    ],
+)
+def test_padding_stays_at_its_end(mask, dim, descending):
+    """Keys that a causal mask left alone were hidden, and right kernels that hide these otherwise were rejected."""
+    for seed in range(20):
+        found = other(mask, seed=seed)
+        assert not torch.equal(found, mask) and set(found.unique().tolist()) == set(mask.unique().tolist())
+        assert torch.equal(found.float().sort(dim, descending=descending).values, found.float())
+
+
+def test_masks_in_no_order_get_none():
+    window = torch.ones(12, 12).tril().triu(-3)
+    for mask in (window, torch.rand(4, 30, generator=torch.Generator().manual_seed(1)) < 0.5, torch.ones(4, 30)):
+        found = other(mask)
+        assert not torch.equal(found.float().sort(-1, descending=True).values, found.float())
+    first = torch.eye(9, dtype=torch.long)[torch.zeros(40, dtype=torch.long)]
+    assert bool((other(first).sum(-1) == 1).all()) and not torch.equal(other(first), first)
+
+
 def test_rows_of_one_hot_masks_stay_one_hot():
     found = other(torch.eye(9, dtype=torch.long)[torch.arange(40) % 9])
     assert bool((found.sum(-1) == 1).all()) and not torch.equal(found, torch.eye(9, dtype=torch.long)[:1])
@@ -1056,6 +1084,18 @@ def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifte
     near, now = problem.inputs(1), problem.inputs(1, "far_mean")
     assert {i for i in (0, 2, 3) if torch.equal(near[i], now[i])} >= hidden - shifted
     assert torch.allclose(now[3] - near[3], (now[3] - near[3])[:1], rtol=1e-3) is (3 in shifted)
+
+
+@pytest.mark.parametrize(("forward", "far"), [("F.layer_norm({}, (12,))", True), ("{}", False)])
+@pytest.mark.parametrize("product", ["x @ self.w + self.a + self.b", "F.linear(x, self.w.mT, self.a)"])
+def test_both_names_of_a_tied_bias_are_far_from_zero(tmp_path, forward, product, far):
+    """One of them stayed, and a variance by one pass passed where the candidate read that one."""
+    init = "self.a, self.w = nn.Parameter(torch.zeros(12)), nn.Parameter(torch.randn(9, 12))\nself.b = self.a"
+    task = read(write(tmp_path, f"return {forward.format(product)} - x.mean()", "return [torch.randn(6, 9)]", init))
+    problem = task.build({}, "cpu")
+    assert problem.shifted.keys() == ({"a", "b"} if far else set())
+    weights = problem.weights(1, "far_mean")
+    assert torch.equal(weights["a"], weights["b"]) and bool((weights["a"].abs() > 50).all()) is far
 
 
 @pytest.mark.parametrize(

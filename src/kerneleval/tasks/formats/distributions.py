@@ -597,8 +597,8 @@ def _shift(problem: ModuleProblem) -> None:
     biases = [one for one in sorted(layers.biases, key=str) if isinstance(one, int) or one in problem.parameters]
     values: dict[Any, Any] = weights | dict(enumerate(args))
     for bias in [one for one in biases if is_float(values[one])][:_MOST_BIASES]:
-        shifted, before = {bias: layers.biases[bias]}, values[bias].double()
-        moved = moved_biases(values | {bias: before}, shifted, _SHIFT)
+        shifted, before = dict.fromkeys(problem.tied(bias), layers.biases[bias]), values[bias].double()
+        moved = moved_biases(values | dict.fromkeys(shifted, before), shifted, _SHIFT)
         if moved[bias] is before:
             continue
         with contextlib.suppress(UsageError):  # the file takes no such numbers

@@ -507,6 +507,11 @@ class ModuleProblem:
             changed[name] = (tensor if key in kept else done[key]).clone(memory_format=torch.contiguous_format)
         return self._finished(changed, distribution)
 
+    def tied(self, name: str | int) -> list[str | int]:
+        """All names of a weight that are one tensor, and it alone of an argument, by its position."""
+        state = self._model.state_dict()
+        return [name] if isinstance(name, int) else [one for one in state if _place(state[one]) == _place(state[name])]
+
     def _finished(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
         """The weights, in their own dict, with long memory and rows of padding."""
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):

@@ -38,6 +38,9 @@ keys.
 _ORDERS = 9
 """How often segments change places until their lengths do."""
 
+_FEW, _CHANCE = 4, 8
+"""Places in a row of a mask, and in all of its rows that have both values, that may be in order by chance."""
+
 _CLOSED = -1000.0
 """Numbers below this, added to scores, leave nothing of them."""
 
@@ -262,25 +265,53 @@ def _closes(values: torch.Tensor) -> bool:
 
 def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each row in another order, and a part of it drawn anew, though not where every row has as many of each value, as
-    in one-hot rows. At least one place of each value that a row has stays. What is symmetric, as the edges of a graph,
-    stays so, where that makes another: rows and columns change places alike.
+    in one-hot rows. At least one place of each value that a row has stays. Rows in order, as padding leaves them, stay
+    so. What is symmetric, as the edges of a graph, stays so, where that makes another: rows and columns change places
+    alike.
     """
     if is_symmetric(tensor) and not torch.equal(tensor, moved := _relabelled(tensor, generator)):
         return moved
-    width = next(size for size in reversed(tensor.shape) if size > 1)
-    table = tensor.reshape(-1, width)
+    dim, descending = _order_of_mask(tensor)
+    lines = tensor.movedim(dim, -1)
+    table = lines.reshape(-1, lines.shape[-1])
     counts = torch.stack([(table == value).sum(-1) for value in values])
-    even = len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < width
-    pieces = []
-    for rows in table.split(max(1, _PIECE // width)):
-        mixed = rows.gather(-1, _uniform(rows.shape, generator).argsort(-1))
-        free = _uniform(rows.shape, generator) < (0 if even else _MIXED)
-        for value in values:
-            here = mixed == value
-            free &= ~(here & (here.cumsum(-1) == 1))
-        drawn = torch.randint(len(values), rows.shape, generator=generator, device=rows.device)
-        pieces.append(torch.where(free, values[drawn], mixed))
-    return torch.cat(pieces).view(tensor.shape)
+    even = len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < table.shape[-1]
+    for _ in range(_ORDERS):
+        rows = table.split(max(1, _PIECE // table.shape[-1]))
+        made = torch.cat([_mixed(piece, values, generator, even and descending is None) for piece in rows])
+        if descending is not None:
+            flags = made if made.is_floating_point() else made.to(torch.uint8)
+            made = flags.sort(dim=-1, descending=descending).values.to(table.dtype)
+        if not torch.equal(made, table):
+            break
+    return made.view(lines.shape).movedim(-1, dim).contiguous()
+
+
+def _mixed(rows: torch.Tensor, values: torch.Tensor, generator: torch.Generator, even: bool) -> torch.Tensor:
+    """Rows of a mask in another order, and a part of them drawn anew where they are not ``even``."""
+    mixed = rows.gather(-1, _uniform(rows.shape, generator).argsort(-1))
+    free = _uniform(rows.shape, generator) < (0 if even else _MIXED)
+    for value in values:
+        here = mixed == value
+        free &= ~(here & (here.cumsum(-1) == 1))
+    drawn = torch.randint(len(values), rows.shape, generator=generator, device=rows.device)
+    return torch.where(free, values[drawn], mixed)
+
+
+def _order_of_mask(mask: torch.Tensor) -> tuple[int, bool | None]:
+    """The dim along which the rows of a mask are in order, and whether they descend; else the last one of several
+    places, and None. Rows that each have a single place of a value at an end may be one-hot ones.
+    """
+    several = [dim for dim in reversed(range(mask.dim())) if mask.shape[dim] > 1]
+    for dim in (dim for dim in several if mask.shape[dim] >= _FEW):
+        before, after = (mask.narrow(dim, start, mask.shape[dim] - 1) for start in (0, 1))
+        turns = (before != after).movedim(dim, -1)
+        single = (turns[..., 0] | turns[..., -1]).sum()
+        if int(turns.sum(-1).max()) == 1 and int(turns.sum()) * mask.shape[dim] >= _CHANCE and single < turns.sum():
+            for descending in (False, True):
+                if bool((before >= after if descending else before <= after).all()):
+                    return dim, descending
+    return several[0], None
 
 
 def _relabelled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
