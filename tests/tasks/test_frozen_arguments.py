@@ -427,6 +427,16 @@ def test_integers_that_say_sizes_stay(own, beside):
     assert says_sizes(own, [*beside, own]) and not says_sizes(own + 1 if own.numel() > 1 else own + 4, beside)
 
 
+@pytest.mark.parametrize("mask", ["long)", "int32)", "long)[:, None, None]"])
+def test_masks_of_ones_are_redrawn_whatever_their_type(tmp_path, mask):
+    """As many ones as there are tokens were taken for lengths, and a kernel that ignored the mask passed."""
+    forward = "return x.masked_fill((more[0].reshape(3, 26) == 0)[..., None], 0).sum(1)"
+    inputs = f"return [torch.randn(3, 26, 32), torch.ones(3, 26, dtype=torch.{mask}]"
+    problem = read(write(tmp_path, forward, inputs)).build({}, "cpu")
+    found = [problem.inputs(seed, "redrawn")[1] for seed in range(5)]
+    assert all(0 < int(one.sum()) < one.numel() for one in found)
+
+
 def test_what_is_symmetric_stays_so_where_that_is_another():
     distances = (torch.arange(9)[:, None] - torch.arange(9)).abs()
     found = other(distances)

@@ -113,6 +113,8 @@ def says_sizes(tensor: torch.Tensor, beside: Sequence[object]) -> bool:
     """
     if not tensor.numel() or not _is_whole(tensor) or not bool((tensor == tensor.flatten()[0]).all()):
         return False
+    if are_ones(tensor):  # a mask, of as many elements as there are rows
+        return False
     total, others = int(tensor.sum()), [one for one in beside if isinstance(one, torch.Tensor) and one is not tensor]
     if tensor.numel() > 1:
         return any(total in (*one.shape, *itertools.accumulate(one.shape, operator.mul)) for one in others)
