@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.judge.conftest import called, drawn, planned
+from tests.judge.conftest import called, case_of, drawn, planned
 from tests.judge.variants import sequential_sum
 
 from kerneleval.judge import Judge
@@ -256,6 +256,66 @@ def test_variances_in_one_pass_are_found(task: str) -> None:
 def test_honest_variances_pass(task: str) -> None:
     for moments in (two_pass, by_first, in_parts):
         assert passes(task, long_case(task, "far_mean"), normalised(moments, task)), moments.__name__
+
+
+def chained(moments: Moments, task: str, monkeypatch: pytest.MonkeyPatch) -> Candidate:
+    """The task's chain with norms of these moments."""
+
+    def norm(x: Tensor, rows: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+        mean, variance = moments(rows)
+        found = ((rows - mean) * torch.rsqrt(variance + eps)).view_as(x)
+        around = (slice(None), *[None] * (x.ndim - 2))
+        return found * (1 if weight is None else weight[around]) + (0 if bias is None else bias[around])
+
+    def group_norm(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        return norm(x, x.reshape(len(x), groups, -1), weight, bias, eps)
+
+    def layer_norm(
+        x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 0.0
+    ) -> Tensor:
+        return norm(x, x, weight, bias, eps)
+
+    def run(*args: Any) -> Any:
+        with monkeypatch.context() as patch:
+            for function in (group_norm, layer_norm):
+                patch.setattr(torch.nn.functional, function.__name__, function)
+            return find(task).reference(*args)
+
+    return run
+
+
+CHAINED = (
+    *("linear_layer_norm_relu", "linear_relu_layer_norm", "linear_silu_bias_add_group_norm"),
+    *("conv_transpose3d_relu_group_norm", "conv3d_group_norm_clamp_dropout", "rows_add_layer_norm"),
+    *("image_add_mul_group_norm", "image_sum_times_group_norm"),
+)
+"""Chains with a norm behind a layer with a bias, or behind other steps."""
+
+
+@pytest.mark.parametrize("task", CHAINED)
+def test_variances_in_one_pass_are_found_in_chains(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found_by(task, "far_mean", chained(one_pass, task, monkeypatch))
+
+
+@pytest.mark.parametrize("task", CHAINED)
+def test_honest_variances_pass_in_chains(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = long_case(task, "far_mean")
+    for moments in (two_pass, by_first, in_parts):
+        for seed in range(3):
+            assert passes(task, case, chained(moments, task, monkeypatch), seed), moments.__name__
+
+
+@pytest.mark.parametrize("terms", [4, 2000])
+def test_sums_that_begin_with_a_far_bias_pass(terms: int) -> None:
+    def bias_first(x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
+        found = bias.expand(len(x), -1)
+        for k in range(x.shape[1]):
+            found = found + x[:, k, None] * weight[:, k]
+        return torch.relu(normalised(two_pass, "layer_norm")(found, gain, shift, eps))
+
+    case = case_of("linear_layer_norm_relu", {"M": 8, "O": 600, "K": terms}, distribution="far_mean")
+    for seed in range(3):
+        assert passes("linear_layer_norm_relu", case, bias_first, seed)
 
 
 # -- Long memory ------------------------------------------------------------------------------------------------------

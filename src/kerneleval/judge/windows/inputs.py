@@ -296,6 +296,8 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
         tensor = structures.indices(spec, case, tensor, generator)
     if spec.lengths:
         return structures.beside_blocks(spec, tensor, generator)
+    if spec.role == "weight" and spec.along and case.distribution == "far_mean":  # the bias of a layer before a norm
+        return structures.by_rows(spec, tensor, case.distribution, generator)
     if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":

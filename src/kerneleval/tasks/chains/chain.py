@@ -19,6 +19,16 @@ from kerneleval.tasks.relations import permutation, resampling
 Names = tuple[str, ...]
 """A shape in names of dims; ``one`` is 1, ``N_half`` half of N."""
 
+_STAYS_FAR = {
+    *("relu", "gelu", "gelu_tanh", "silu", "mish", "elu", "selu", "softplus", "hardswish", "leaky_relu", "hardshrink"),
+    *("scale", "amplify", "divide", "double", "add_scalar", "sub_scalar", "bias_add", "bias_sub", "residual"),
+    *("add", "sub", "mul", "sum_times"),
+}
+"""Steps behind which large numbers of one sign are as far from zero, in standard deviations, and of one size."""
+
+_FAR_BIAS = 32.0
+"""``Arg.far`` of a layer's bias: its product has a standard deviation of about 1."""
+
 JUMPS = "its gradient jumps where a rounding error picks another extreme"
 
 
@@ -74,9 +84,12 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     takes it, and ``large_half`` of its first argument (``Arg``). Raises KeyError for an unknown name.
     """
     base, behind = bases[names[0]], [steps[name] for name in names[1:]]
-    shape, shapes, args, counts = base.shape, [], list(base.args), []
-    for step in behind:
-        own = tuple(_renamed(arg, args) for arg in step.args(shape))
+    centring = _centring(base, names, behind)
+    shape, shapes, args, counts = base.shape, list[Names](), _far(base, base.args, centring), list[int]()
+    for name, step in zip(names[1:], behind, strict=True):
+        own = [_renamed(arg, args) for arg in step.args(shape)]
+        if not base.reduction and centring in behind[len(counts) + 1 :] and name != "sub":
+            own = _far(base, own, centring)
         args += own
         counts.append(len(own))
         shapes.append(shape)
@@ -94,10 +107,10 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
             taken += count
         return x
 
-    first = behind[0]
-    if first.centres and not base.reduction and isinstance(args[0], Arg):  # a product spreads what is far from zero
-        args[0] = replace(args[0], along=" ".join(first.over(base.shape)))
+    if centring is not None:
         more.setdefault("rows", ("far_mean",))
+        if base.reduction or centring is not behind[0]:  # running sums are beyond the bounds of gradients there
+            more["forward_only"] = (*more.get("forward_only", ()), "far_mean")
     half = {name: more.pop(name) for name in ("large_half", "large_half_backward") if name in more}
     args[:1] = [replace(arg, **half) for arg in args[:1] if isinstance(arg, Arg)]
     run.__name__ = run.__qualname__ = "_".join(names)
@@ -124,6 +137,33 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
         relations=_relations(base, behind, args),
         **more,
     )
+
+
+def _centring(base: Base, names: Names, behind: Sequence[Step]) -> Step | None:
+    """The step that takes off a mean of numbers that are far from 0 where what is given is. A product spreads what is
+    far from 0; its bias does not. Moved inputs show how much that matters only where the mean is taken over the bias.
+    """
+    place = next((i for i, name in enumerate(names[1:]) if name not in _STAYS_FAR), 0)
+    found, shape = behind[place], base.shape
+    if not base.reduction:
+        return found if found.centres else None
+    biases = [arg.shape for arg in base.args if isinstance(arg, Arg) and arg.name == "bias"]
+    summed = any(step.over(shape) for step in behind[place + 1 :])  # what is normalised cancels in sums
+    return found if found.centres and {*biases} & {*found.over(shape)} and not summed else None
+
+
+def _far(base: Base, args: Sequence[Arg | Plain], centring: Step | None) -> list[Arg | Plain]:
+    """The arguments, of which those that decide how far from 0 it is have rows along what the step sums over."""
+    if centring is None:
+        return list(args)
+    rows = " ".join(centring.over(base.shape))
+
+    def placed(arg: Arg) -> Arg:
+        if base.reduction:
+            return replace(arg, along=arg.shape, far=_FAR_BIAS) if arg.name == "bias" else arg
+        return replace(arg, along=rows) if arg.role == "data" else arg
+
+    return [placed(arg) if isinstance(arg, Arg) else arg for arg in args]
 
 
 def _renamed(arg: Arg | Plain, taken: Sequence[Arg | Plain]) -> Arg | Plain:
