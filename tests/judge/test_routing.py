@@ -65,3 +65,44 @@ def test_what_is_chosen_by_the_scores_is_right(name: str, router: Callable[..., 
             weights, ids = router(*args)
             found = compare([weights.to(args[0].dtype), ids], reference.expect(task, case, args))
             assert isinstance(found, Match), f"{case.key}, seed {seed}: {found.message}"
+
+
+def no_maximum(gating: torch.Tensor, k: int) -> Tensors:
+    weights = torch.exp(gating.float())
+    ids = chosen(gating, k)
+    return (weights / weights.sum(-1, keepdim=True)).gather(-1, ids), ids
+
+
+def renormalized_from_zero(gating: torch.Tensor, k: int) -> Tensors:
+    ids = chosen(gating, k)
+    own = gating.float().gather(-1, ids)
+    weights = torch.exp(own - own.amax(-1, keepdim=True).clamp_min(0))
+    return weights / weights.sum(-1, keepdim=True), ids
+
+
+def choice_without_maximum(gating: torch.Tensor, capacity: int) -> Tensors:
+    weights = torch.exp(gating.float())
+    scores = (weights / weights.sum(-1, keepdim=True)).t()
+    ids = chosen(scores, capacity)
+    return scores.gather(-1, ids), ids
+
+
+@pytest.mark.parametrize(
+    ("name", "router", "honest"),
+    [
+        ("topk_softmax", no_maximum, softmax),
+        ("topk_softmax_renormalized", renormalized_from_zero, renormalized),
+        ("expert_choice", choice_without_maximum, choice),
+    ],
+)
+def test_the_maximum_must_be_taken_off(
+    name: str, router: Callable[..., Tensors], honest: Callable[..., Tensors]
+) -> None:
+    task = find(name)
+    for distribution in ("standard", "common"):
+        case = case_of(name, {"T": 96, "E": 40, "K": 5}, distribution=distribution)
+        for seed in range(3):
+            args, _ = drawn(task, case, seed)
+            expectation = reference.expect(task, case, args)
+            assert isinstance(compare(list(honest(*args)), expectation), Match)
+            assert isinstance(compare(list(router(*args)), expectation), Match) == (distribution == "standard")

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain, Task
-from kerneleval.tasks.define import data, fixed, index, operator, plain, size, whole
+from kerneleval.tasks.define import FAR_BELOW, data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -160,10 +160,17 @@ _OF_SCORES = ("large_scale", "outlier")
 
 
 def _gate(
-    name: str, summary: str, reference: Any, each: int, *further: Arg | Plain, along: str = "experts", **more: Any
+    name: str,
+    summary: str,
+    reference: Any,
+    each: int,
+    *further: Arg | Plain,
+    along: str = "experts",
+    common: float = 0.0,
+    **more: Any,
 ) -> Task:
     """A task that gives weights and numbers of the K chosen of E experts; ``along``: the dim of which they are chosen,
-    ``more`` as ``define.operator`` takes it.
+    ``common`` as ``Arg`` has it, ``more`` as ``define.operator`` takes it.
     """
     settings: dict[str, Any] = {
         "dims": (*_EXPERTS, fixed("K")),
@@ -179,7 +186,7 @@ def _gate(
         name,
         "reduction",
         summary,
-        args=(data("gating", "T experts", along=along, step=_STEP), *further),
+        args=(data("gating", "T experts", along=along, step=_STEP, common=common), *further),
         rows=("ordered",),
         reference=reference,
         reduction="experts",
@@ -237,6 +244,7 @@ TASKS = (
         _topk_softmax,
         5,
         _K,
+        common=FAR_BELOW,
     ),
     _gate(
         "topk_softmax_renormalized",
@@ -245,6 +253,7 @@ TASKS = (
         _topk_softmax_renormalized,
         1,
         _K,
+        common=FAR_BELOW,
         **_SEVERAL,
     ),
     _gate(
@@ -274,6 +283,7 @@ TASKS = (
         6,
         *_GROUPS,
         _K,
+        common=FAR_BELOW,
         **_GROUPED,
     ),
     _gate(
@@ -296,6 +306,7 @@ TASKS = (
         5,
         plain("capacity", formula="K"),
         along="T",
+        common=FAR_BELOW,
         out=("E K", "E K: int64"),
         where="T >= K > 0 and E > 1",
         without=(*_OF_SCORES, "small_scale"),  # all are 1 / E, but for the sums of their rows
