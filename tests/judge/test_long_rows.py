@@ -318,6 +318,60 @@ def test_sums_that_begin_with_a_far_bias_pass(terms: int) -> None:
         assert passes("linear_layer_norm_relu", case, bias_first, seed)
 
 
+def distances(task: str, distance: Callable[[Tensor, Tensor, float], Tensor]) -> Candidate:
+    def unit(x: Tensor) -> Tensor:
+        return x * torch.rsqrt(sequential_sum(x * x).clamp_min(1e-24))[..., None]
+
+    def triplet_margin_loss_none(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
+        return (distance(anchor, positive, 1e-6) - distance(anchor, negative, 1e-6) + margin).clamp_min(0)
+
+    def contrastive_loss_none(x: Tensor, y: Tensor, same: Tensor, margin: float) -> Tensor:
+        far = distance(x, y, 1e-6)
+        return torch.where(same, far.square(), (margin - far).clamp_min(0).square())
+
+    def normalize_pairwise_distance(x: Tensor, y: Tensor, eps: float) -> Tensor:
+        return distance(unit(x), unit(y), eps)
+
+    def pairwise_distance_in_unit_rows(x: Tensor, y: Tensor, eps: float) -> Tensor:
+        return unit(distance(x, y, 0.0) + eps)
+
+    def pairwise_distance_adaptive_avg_pool2d(x: Tensor, y: Tensor, side: int) -> Tensor:
+        return distance(*(torch.nn.functional.adaptive_avg_pool2d(t, side) for t in (x, y)), 1e-6)
+
+    single = (triplet_margin_loss_none, contrastive_loss_none, normalize_pairwise_distance)
+    fused = (pairwise_distance_in_unit_rows, pairwise_distance_adaptive_avg_pool2d)
+    return {f.__name__: f for f in (*single, *fused)}[task]
+
+
+def by_products(x: Tensor, y: Tensor, eps: float) -> Tensor:
+    squares = (x * x).sum(-1) + (y * y).sum(-1) - 2 * (x * y).sum(-1)
+    return (squares + 2 * eps * (x - y).sum(-1) + x.shape[-1] * eps * eps).clamp_min(0).sqrt()
+
+
+def by_differences(x: Tensor, y: Tensor, eps: float) -> Tensor:
+    return sequential_sum((x - y + eps) ** 2).sqrt()
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        *("triplet_margin_loss_none", "contrastive_loss_none", "normalize_pairwise_distance"),
+        *("pairwise_distance_in_unit_rows", "pairwise_distance_adaptive_avg_pool2d"),
+    ],
+)
+def test_distances_by_products_are_found_within_fusions(task: str) -> None:
+    assert found_by(task, "far_mean", distances(task, by_products))
+    for seed in range(4):
+        assert passes(task, long_case(task, "far_mean"), distances(task, by_differences), seed)
+
+
+def test_a_far_residual_tells_a_variance_by_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = "softmax_dropout_linear_add_layer_norm"
+    assert found_by(task, "far_mean", chained(one_pass, task, monkeypatch))
+    for moments in (two_pass, by_first, in_parts):
+        assert passes(task, long_case(task, "far_mean"), chained(moments, task, monkeypatch)), moments.__name__
+
+
 # -- Long memory ------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -348,7 +349,8 @@ TASKS = (
         "pairwise_distance_adaptive_avg_pool2d",
         "reduction",
         "out[b, c, h] = |p(x)[b, c, h] - p(y)[b, c, h] + 1e-6|, Euclidean norm of a row, p the mean over S x S parts",
-        args=(*_IMAGES, plain("side", formula="S")),
+        args=(*(replace(image, along="H W") for image in _IMAGES), plain("side", formula="S")),
+        rows=("far_mean",),
         out=("B C S",),
         reference=_distance_of_pooled,
         flops="2 * B * C * (H * W + 2 * S * S)",

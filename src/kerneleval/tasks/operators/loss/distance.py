@@ -260,6 +260,7 @@ TASKS = (
         relations=(_SCALED,),
         **_SHORT,
         epsilon=1e-12,
+        rows=("far_mean",),
     ),
     *(
         _between(

@@ -351,7 +351,8 @@ TASKS = (
         _triplet_margin,
         8,
         plain("margin", 1.0),
-        over=(data("anchor", "M N"), data("positive", "M N"), data("negative", "M N")),
+        over=tuple(data(name, "M N", along="N") for name in ("anchor", "positive", "negative")),
+        rows=("far_mean",),
         **_KINKED,
     ),
     *_loss(
@@ -360,7 +361,11 @@ TASKS = (
         _contrastive,
         4,
         plain("margin", 2.0),
-        over=(_X, _Y, Arg(name="same", shape="M", values="bool", dtype="bool")),
+        over=(
+            *(data(name, "M N", along="N") for name in ("x", "y")),
+            Arg(name="same", shape="M", values="bool", dtype="bool"),
+        ),
+        rows=("far_mean",),
         only="none",
         **_MODEL,
     ),
