@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -370,6 +371,41 @@ def test_a_far_residual_tells_a_variance_by_one_pass(monkeypatch: pytest.MonkeyP
     assert found_by(task, "far_mean", chained(one_pass, task, monkeypatch))
     for moments in (two_pass, by_first, in_parts):
         assert passes(task, long_case(task, "far_mean"), chained(moments, task, monkeypatch)), moments.__name__
+
+
+def test_channels_padded_with_zeros_are_no_minimum() -> None:
+    def padded(x: Tensor, weight: Tensor, bias: Tensor, factor: float, *, width: int = 1) -> Tensor:
+        found = torch.nn.functional.conv2d(x, weight * factor, bias * factor, padding=1)
+        return torch.cat((found, torch.zeros_like(found[:, :width])), 1).amin(1, keepdim=True)
+
+    assert found_by("conv2d_scale_min", "far_mean", padded)
+    honest = functools.partial(padded, width=0)
+    for seed in range(3):
+        assert passes("conv2d_scale_min", long_case("conv2d_scale_min", "far_mean"), honest, seed)
+
+
+@pytest.mark.parametrize("name", ["amax_all", "min_max_normalize", "linear_w4a16"])
+def test_extremes_of_numbers_of_one_sign(name: str) -> None:
+    """A maximum that starts at 0, or a range that does not reach to 0, is right among numbers of both signs."""
+
+    def wrong(x: Tensor, *more: Any) -> Tensor:
+        if name == "amax_all":
+            return x.amax().clamp_min(0)
+        if name == "min_max_normalize":
+            least = x.amin(-1, keepdim=True)
+            return (x - least) / (x.amax(-1, keepdim=True).clamp_min(0) - least + more[0])
+        parts = more[0].unflatten(-1, (-1, more[2]))
+        least = parts.amin(-1, keepdim=True)
+        scale = (parts.amax(-1, keepdim=True) - least) / 15
+        zero = (-least / scale).round()
+        quantised = ((parts / scale).round() + zero).clamp(0, 15)
+        return x @ ((quantised - zero) * scale).flatten(-2).T + more[1]
+
+    dims = {"M": 70, "N": 300} | ({"K": 96} if name == "linear_w4a16" else {})
+    case, task = case_of(name, dims), find(name)
+    drawings = [drawn(task, case, seed)[0] for seed in range(24)]
+    assert all(isinstance(compare([task.reference(*a)], reference.expect(task, case, a)), Match) for a in drawings[:4])
+    assert any(not passes(name, case, wrong, seed) for seed in range(24))
 
 
 # -- Long memory ------------------------------------------------------------------------------------------------------

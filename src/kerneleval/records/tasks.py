@@ -315,7 +315,7 @@ class TensorSpec:
     """As ``Arg`` has it."""
     reset: float = 0.0
     """As ``Arg`` has it."""
-    one_sided: bool = False
+    one_sided: bool | Literal["all"] = False
     """As ``Arg`` has it."""
     nearing: bool = False
     """As ``Arg`` has it."""
@@ -437,9 +437,9 @@ class Arg:
     nearing: bool = False
     """Whether ``small_scale`` data are up to 64 times larger, forward, by a factor secret in each call: a series may be
     cut off too soon between 0.001 and 1."""
-    one_sided: bool = False
+    one_sided: bool | Literal["all"] = False
     """Whether in a quarter of the rows (last dim) of standard data all numbers have one sign, at some distance from 0:
-    of quantisers with a zero point."""
+    of quantisers with a zero point, and of what takes a row's extremes. ``"all"``: all rows, in half of the calls."""
     ties: str = ""
     """Name of the argument by which it is divided before it is rounded. In half of the standard cases that is a power
     of two (a plain one always), and a quarter of the elements lie half way between two whole multiples of it, in every

@@ -249,14 +249,17 @@ def _multiples(drawn: Drawn) -> None:
 
 
 def _one_sided(drawn: Drawn) -> None:
-    """What ``Arg.one_sided`` says: an eighth of the rows have no number below 0, and as many none above."""
+    """What ``Arg.one_sided`` says: an eighth of the rows have no number below 0, and as many none above; of what is a
+    row as a whole, a quarter of the calls.
+    """
     for spec, value in drawn.tensors:
         if spec.one_sided and value.numel():
             generator = drawn.stream(f"one-sided {spec.name}", str(value.device))
-            rows = (*value.shape[:-1], 1)
-            kind = torch.randint(8, rows, generator=generator, device=value.device)
+            whole = spec.one_sided == "all"
+            rows = (1,) * value.ndim if whole else (*value.shape[:-1], 1)
+            kind = torch.randint(4 if whole else 8, rows, generator=generator, device=value.device)
             distance = torch.rand(rows, generator=generator, device=value.device).to(value.dtype)
-            above = value.abs() + value.abs().amax(-1, keepdim=True) * distance
+            above = value.abs() + value.abs().amax(tuple(range(value.ndim)) if whole else -1, keepdim=True) * distance
             value.copy_(torch.where(kind == 0, above, torch.where(kind == 1, -above, value)))
 
 

@@ -29,6 +29,9 @@ _STAYS_FAR = {
 _FAR_BIAS = 32.0
 """``Arg.far`` of a layer's bias: its product has a standard deviation of about 1."""
 
+_ABOVE_ZERO = 0.1
+"""The same before a minimum, which is that of channels padded with 0 if all others are above."""
+
 JUMPS = "its gradient jumps where a rounding error picks another extreme"
 
 
@@ -84,12 +87,12 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     takes it, and ``large_half`` of its first argument (``Arg``). Raises KeyError for an unknown name.
     """
     base, behind = bases[names[0]], [steps[name] for name in names[1:]]
-    centring = _centring(base, names, behind)
-    shape, shapes, args, counts = base.shape, list[Names](), _far(base, base.args, centring), list[int]()
+    centring, bias = _centring(base, names, behind)
+    shape, shapes, args, counts = base.shape, list[Names](), _far(base, base.args, centring, bias), list[int]()
     for name, step in zip(names[1:], behind, strict=True):
         own = [_renamed(arg, args) for arg in step.args(shape)]
         if not base.reduction and centring in behind[len(counts) + 1 :] and name != "sub":
-            own = _far(base, own, centring)
+            own = _far(base, own, centring, bias)
         args += own
         counts.append(len(own))
         shapes.append(shape)
@@ -139,20 +142,23 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     )
 
 
-def _centring(base: Base, names: Names, behind: Sequence[Step]) -> Step | None:
-    """The step that takes off a mean of numbers that are far from 0 where what is given is. A product spreads what is
-    far from 0; its bias does not. Moved inputs show how much that matters only where the mean is taken over the bias.
+def _centring(base: Base, names: Names, behind: Sequence[Step]) -> tuple[Step | None, float]:
+    """The step that takes off a mean, or picks the least, of numbers that are far from 0 where what is given is; and
+    how far a layer's bias is. A product spreads what is far from 0; its bias does not. Moved inputs show how much that
+    matters only where the mean is taken over the bias.
     """
     place = next((i for i, name in enumerate(names[1:]) if name not in _STAYS_FAR), 0)
     found, shape = behind[place], base.shape
+    biases = {arg.shape for arg in base.args if isinstance(arg, Arg) and arg.name == "bias"} & {*found.over(shape)}
+    if biases and names[place + 1] == "min":
+        return found, _ABOVE_ZERO
     if not base.reduction:
-        return found if found.centres else None
-    biases = [arg.shape for arg in base.args if isinstance(arg, Arg) and arg.name == "bias"]
+        return found if found.centres else None, 0.0
     summed = any(step.over(shape) for step in behind[place + 1 :])  # what is normalised cancels in sums
-    return found if found.centres and {*biases} & {*found.over(shape)} and not summed else None
+    return found if found.centres and biases and not summed else None, _FAR_BIAS
 
 
-def _far(base: Base, args: Sequence[Arg | Plain], centring: Step | None) -> list[Arg | Plain]:
+def _far(base: Base, args: Sequence[Arg | Plain], centring: Step | None, bias: float) -> list[Arg | Plain]:
     """The arguments, of which those that decide how far from 0 it is have rows along what the step sums over."""
     if centring is None:
         return list(args)
@@ -160,7 +166,7 @@ def _far(base: Base, args: Sequence[Arg | Plain], centring: Step | None) -> list
 
     def placed(arg: Arg) -> Arg:
         if base.reduction:
-            return replace(arg, along=arg.shape, far=_FAR_BIAS) if arg.name == "bias" else arg
+            return replace(arg, along=arg.shape, far=bias) if arg.name == "bias" else arg
         return replace(arg, along=rows) if arg.role == "data" else arg
 
     return [placed(arg) if isinstance(arg, Arg) else arg for arg in args]

@@ -199,7 +199,10 @@ TASKS = (
         _linear_w4a16,
         _linear,
         contract=_LOOSE,
-        **{**_LINEAR, "args": (*_LINEAR["args"], plain("group", _GROUP))},
+        **{
+            **_LINEAR,
+            "args": (data("x", "M K"), replace(_pruned("N K", "K"), one_sided=True), bias("N"), plain("group", _GROUP)),
+        },
     ),
     _quantised(
         "conv2d_w8a8",

@@ -255,7 +255,14 @@ TASKS = (
     reduced(
         "amin_middle", f"out[b, n] = min_m x[b, m, n]{_SHARED}minima", along(torch.amin, 1), over="middle", **_EXTREME
     ),
-    reduced("amax_all", f"out = max_{{m, n}} x[m, n]{_SHARED}maxima", torch.amax, over="all", **_EXTREME),
+    reduced(
+        "amax_all",
+        f"out = max_{{m, n}} x[m, n]{_SHARED}maxima",
+        torch.amax,
+        over="all",
+        given=data("x", "M N", one_sided="all"),
+        **_EXTREME,
+    ),
     reduced(
         "aminmax",
         f"out0[m], out1[m] = min_n x[m, n], max_n x[m, n]{_SHARED}ones",
