@@ -188,7 +188,6 @@ TASKS = (
         _min_max,
         5,
         plain("eps", 1e-5),
-        over=(data("x", "M N", large_half=1024.0, one_sided=True),),
         kinks="free",
         relations=(*_ROWS, _COLUMNS, shift("shift_invariance", 0, False)),
         without=("constant",),
