@@ -414,8 +414,7 @@ class Arg:
     every arithmetic. The share that goes with such a row (an argument of as many rows) equals a sum of them."""
     borders: tuple[float, ...] = ()
     """Numbers up to which, or from which on, the formula has another term. A quarter of the standard data is equal to
-    one of them, in every type exactly; backward not where that is the 0 at which the range begins. Of ``uniform``
-    values these are the ends of the range, and all are at one of them under ``zeros``, forward."""
+    one of them, in every type exactly; backward not where that is the 0 at which the range begins."""
     idle: bool = False
     """Whether one row in eight (last dim) of standard data is 0, in all such arguments the same; not in float16."""
     beside: bool = False

@@ -159,7 +159,7 @@ def _at_borders(drawn: Drawn) -> None:
     are infinite there.
     """
     for spec, value in drawn.tensors:
-        if spec.borders and spec.values != "uniform":
+        if spec.borders:
             if drawn.case.direction == "backward" and spec.differentiable and spec.values == "nonnegative":
                 continue
             generator = drawn.stream(f"borders {spec.name}", str(value.device))
@@ -175,17 +175,6 @@ def _at_borders(drawn: Drawn) -> None:
             if spec.values == "normal" and value.numel() >= len(beyond):
                 places = torch.randperm(value.numel(), generator=generator, device=value.device)[: len(beyond)]
                 value.view(-1)[places] = value.new_tensor(beyond)
-
-
-def _at_ends(drawn: Drawn) -> None:
-    """Puts the borders of what lies between them at its places, each as often: probabilities that are exactly 0 or 1,
-    and labels of either, meet.
-    """
-    for spec, value in drawn.tensors:
-        if spec.borders and spec.values == "uniform":
-            generator = drawn.stream(f"ends {spec.name}", str(value.device))
-            kind = torch.randint(len(spec.borders), value.shape, generator=generator, device=value.device)
-            value.copy_(value.new_tensor(spec.borders)[kind])
 
 
 def _unset(drawn: Drawn) -> None:
@@ -389,8 +378,7 @@ RULES: tuple[Rule, ...] = (
     Rule(_meeting, lambda spec: spec.nonfinite in ("ieee", "limits"), ("nonfinite",), least=2),
     Rule(_open_targets, lambda spec: spec.nonfinite == "masked_apart", ("nonfinite",)),
     Rule(_even_rows, lambda spec: spec.even),
-    Rule(_at_borders, lambda spec: spec.borders and spec.values != "uniform"),
-    Rule(_at_ends, lambda spec: spec.borders and spec.values == "uniform", ("zeros",), backward=False),
+    Rule(_at_borders, lambda spec: spec.borders),
     Rule(_unset, lambda spec: spec.unset),
     Rule(_idle, lambda spec: spec.idle),
     Rule(_resets, lambda spec: spec.reset),

@@ -233,7 +233,7 @@ TASKS = (
         "-(target * log(x) + (1 - target) * log(1 - x)), logarithms no less than -100, x and target within [0, 1]",
         F.binary_cross_entropy,
         8,
-        over=tuple(data(name, "M N", values="uniform", borders=(0.0, 1.0)) for name in ("x", "target")),
+        over=(data("x", "M N", values="uniform"), _SHARE),
         **_PROBABLE,
     ),
     *_loss(
