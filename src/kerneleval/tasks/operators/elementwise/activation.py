@@ -58,6 +58,11 @@ def _softsign_by_inverse(x: torch.Tensor) -> torch.Tensor:
     return x * torch.reciprocal(1 + x.abs())
 
 
+def _sigmoid_by_tanh(x: torch.Tensor) -> torch.Tensor:
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (0.5 * torch.tanh(0.5 * wide) + 0.5).to(x.dtype)
+
+
 _LINEAR = homogeneity({0: -2.0}, {0: -2.0})
 _GRAD = {"over": ("grad", "x"), "no_backward": "it is a gradient itself", "relations": (_LINEAR,)}
 
@@ -117,6 +122,7 @@ TASKS = (
         3,
         relations=(reflected(lambda out, x: 1 - out),),
         extreme="large",
+        unfused=(_sigmoid_by_tanh,),  # of large numbers 1 - s may be all that a gradient is
     ),
     _activation("log_sigmoid", "out = log(1 / (1 + e ** -x))", F.logsigmoid, 4, relations=(_PLUS_X,), extreme="large"),
     _activation("tanh", "out = tanh(x)", torch.tanh, 1, relations=(ODD,), nonfinite=True),
