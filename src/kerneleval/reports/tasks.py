@@ -84,6 +84,7 @@ def _tolerance(task: Task) -> dict[str, Any]:
         "rms": tolerance.rms,
         "outlier_rms": tolerance.outlier_rms,
         "quantised": tolerance.exact_form is not None,
+        "unbiased": tolerance.unbiased,
         "contract": list(tolerance.contract) if tolerance.exact_form is not None else None,
     }
 

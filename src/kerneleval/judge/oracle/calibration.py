@@ -98,6 +98,7 @@ def bounded(
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
     slack = _slack(measured, scales, pooled=bool(pool))
     count = native.numel() if independent is None else independent
+    single = floor.conditioning == 0 and max(native.shape) == native.numel()  # the scales of its one row are in all
     unmeasured = bool(floor.normwise) and floor.unit < _DOUBLE
     trivial = _trivial(as_real(oracle), args, gain, scales, floor) if finite else ()
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
@@ -118,8 +119,9 @@ def bounded(
         typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
         independent=count,
         length=length,
-        bias=_bias(floor, scales, gain) if finite and count >= POOLED else math.inf,
+        bias=_bias(floor, scales, gain) if finite and count >= POOLED and not single else math.inf,
         common=SHARED * floor.unit * scales.mean * math.sqrt(min(1.0, length / count)),
+        shared=floor.conditioning == 0,
     )
     return Expected(kind="float", oracle=oracle, native=native, bounds=bounds)
 
@@ -132,7 +134,7 @@ def following(expected: Expected, upstream: int) -> Expected:
     if bounds is None or not upstream:
         return expected
     more = math.sqrt(max(1.0, bounds.independent / (bounds.length * upstream)))
-    return replace(expected, bounds=replace(bounds, common=bounds.common * more, gradient=True))
+    return replace(expected, bounds=replace(bounds, common=bounds.common * more, shared=True))
 
 
 def _carrying(floors: torch.Tensor, count: int) -> float:
@@ -158,7 +160,8 @@ def within_floor(expected: Expected) -> bool:
 def _bias(floor: Floor, scales: Scales, gain: float) -> float:
     if math.isinf(floor.bias):
         return math.inf
-    return floor.bias * scales.mean + floor.conditioning * scales.response + _least(floor, gain)
+    least = _least(floor, gain) if floor.conditioning else 0.0  # of quantised numbers, that is half a step
+    return floor.bias * scales.mean + floor.conditioning * scales.response + least
 
 
 def scales_of(

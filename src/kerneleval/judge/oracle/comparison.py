@@ -482,7 +482,7 @@ def _beyond_rounding(
     """
     exact = oracle.float()
     nearest = exact.to(got.dtype).float()
-    error = got.float().sub_(nearest)
+    error = got.float() - nearest
     if not ties:
         error.masked_fill_((got.float() - exact).abs_() <= (nearest - exact).abs_() * _TIE, 0.0)
     return error, exact
@@ -528,7 +528,7 @@ def _bias_bound(expected: Expected, found: _Bias) -> float:
     assert bounds is not None
     few = bounds.independent
     if bounds.length <= 1:
-        few = min(few, _VALUES.get(expected.native.dtype, 1))
+        few = min(few, _VALUES.get(expected.native.dtype, few))
     chance = max(found.scatter / math.sqrt(few), found.together)
     return found.size * bounds.bias + _CERTAIN * math.hypot(chance, found.size * bounds.common)
 
@@ -556,11 +556,11 @@ def _without_ties(expected: Expected, output: torch.Tensor) -> _Bias:
     error, exact = _beyond_rounding(as_real(output).reshape(-1), oracle, ties=False)
     number = oracle.unique(return_inverse=True)[1]
     times = torch.bincount(number).double()
-    share = (times.clamp(max=max(1.0, len(oracle) / _VALUES[output.dtype])) / times)[number]
+    share = (times.clamp(max=max(1.0, len(oracle) / _VALUES.get(output.dtype, len(oracle)))) / times)[number]
     share, error = share / share.sum(), error.double() * bounds.gain
     shifted, signed = share * error, share * error * exact.sign()
     alike = [torch.bincount(number, weights=shifted)]
-    if bounds.gradient and bounds.length > 1:
+    if bounds.shared and bounds.length > 1:
         alike += [sums for part in (shifted, signed) for sums in _along_dims(part.view(output.shape))]
     size = torch.dot(share, exact.abs().double()) * bounds.gain / max(bounds.scales.mean, 1e-30)
     norms = [torch.linalg.vector_norm(t) for t in (share.sqrt() * error, *alike)]

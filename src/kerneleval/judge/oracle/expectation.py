@@ -103,6 +103,10 @@ _LONGEST_TRUNCATED = 65536
 SYSTEMATIC = 0.125
 """The mean error of an output in a half type may be this part of its unit roundoff ..."""
 
+_QUANTISED_SYSTEMATIC = 2.0**-12
+"""The mean error of a quantised operator may be this part of its size at least: where few numbers are quantised, one
+that goes to the other step moves many elements of one sign."""
+
 SHARED = 0.5
 """... and the terms of a sum may share an error of so many units, as rms: a row's norm that is kept in the half type,
 rounded once or twice on its way."""
@@ -206,7 +210,6 @@ def floor_of(
         normwise = min(normwise, _HALF_NORMWISE) or (tolerance.kept if case.direction == "backward" else 0.0) or noise
     relative += (single := _TF32_UNIT if tf32 and real == torch.float32 else 0.0)
     conditioning += (single + (unit_roundoff(inside) if inside else 0.0)) / computing  # casts of inputs and weights
-    signed = half and unit_roundoff(real) == unit and _signed(case, tolerance)
     # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
     absolute = torch.finfo(real).tiny * (torch.finfo(real).eps if real == torch.float16 else 1.0)
     factor = tolerance.factor * (_COMMON_FACTOR if case.distribution == "common" else 1.0)
@@ -221,7 +224,7 @@ def floor_of(
         rms=max(tolerance.rms, tolerance.outlier_rms if case.distribution == "outlier" else 1.0),
         native=NATIVE if half and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
-        bias=SYSTEMATIC * unit + factor * steps * computing if signed else math.inf,
+        bias=_systematic(real, unit, case, tolerance) + factor * steps * computing,
         uneven=case.distribution in _UNEVEN,
         probe_scale=computing / PROBE,
     )
@@ -238,11 +241,16 @@ def _drifting(terms: int, case: Case, tolerance: Tolerance) -> int:
     return terms if equal or (tolerance.drifts and case.distribution == "outlier") else 0
 
 
-def _signed(case: Case, tolerance: Tolerance) -> bool:
-    """Whether the errors of a case have both signs. Elsewhere numbers repeat, or lie within a few rounding steps, and
-    may share what one of them is off by.
+def _systematic(real: torch.dtype, unit: float, case: Case, tolerance: Tolerance) -> float:
+    """Part of the size that the mean error of a case may be, beside what is computed in; infinite where errors need not
+    have both signs. Elsewhere than in standard data numbers repeat, or lie within a few rounding steps, and may share
+    what one of them is off by.
     """
-    return case.distribution == "standard" and case.layout != "expanded" and tolerance.exact_form is None
+    if case.distribution != "standard" or case.layout == "expanded":
+        return math.inf
+    if tolerance.exact_form is not None:
+        return max(SYSTEMATIC * unit, _QUANTISED_SYSTEMATIC) if tolerance.unbiased else math.inf
+    return SYSTEMATIC * unit if 2.0**-24 < unit == unit_roundoff(real) else math.inf
 
 
 def reduction_length(
@@ -376,8 +384,8 @@ class Bounds:
     """Bound on the mean error of a half type, without what chance adds; infinite: it is not judged."""
     common: float
     """Standard error of that mean where the terms of each sum share a rounding error."""
-    gradient: bool = False
-    """Whether the elements along a dim may share the error of one upstream number."""
+    shared: bool = False
+    """Whether the elements along a dim may share an error: that of one upstream number, or of a quantised one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -207,6 +207,7 @@ def _product(name: str, form: str, reference: Any, exact: Any, rows: Dim, expert
         derive=_of_form(form, _BLOCK),
         reference=reference,
         exact_form=exact,
+        unbiased=True,
         reduction="K",
         dtypes=("float16", "float32"),  # rounding to bfloat16 is more than half of this error
         nonfinite=False,

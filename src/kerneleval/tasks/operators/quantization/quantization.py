@@ -96,7 +96,7 @@ def _pruned(shape: str, fan_in: str) -> Arg:
 
 def _quantised(name: str, summary: str, reference: Any, exact: Any, **more: Any) -> Task:
     """A task of the family; ``more`` as ``define.operator`` takes it."""
-    settings: dict[str, Any] = {"category": "gemm", "complexity": 3, "source": "model", **more}
+    settings: dict[str, Any] = {"category": "gemm", "complexity": 3, "source": "model", "unbiased": True, **more}
     return operator(
         name,
         settings.pop("category"),
@@ -169,6 +169,7 @@ TASKS = (
         "out = (q(x) @ q(w)) * s(x) * s(w), q(a) = a / s in e4m3fn, s = max |a| / 448 of each row of x and column of w",
         _matmul_fp8,
         torch.matmul,
+        unbiased=False,
         **_PRODUCT,
     ),
     _quantised(
@@ -259,6 +260,7 @@ TASKS = (
         F.scaled_dot_product_attention,
         category="attention",
         contract=_LOOSE,
+        unbiased=False,
         dims=(
             fixed("B", high=4),
             fixed("H", high=8),
