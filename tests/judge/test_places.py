@@ -39,3 +39,6 @@ def test_in_an_interpreted_kernel_the_place_is_the_kernels_own_line() -> None:
     for kind, told in (("InterpreterError", "(candidate.py:10, in _kernel)"), ("Other", "(candidate.py:17, in gelu)")):
         error = WorkerError(kind, "nothing", unsupported=False, evidence={"traceback": lines})
         assert raised(error).message == f"{kind}: nothing {told}"
+    cut = lines.partition("AttributeError")[2]  # of long ones the beginning is left out
+    error = WorkerError("InterpreterError", "nothing", unsupported=False, evidence={"traceback": cut})
+    assert raised(error).message == "InterpreterError: nothing (candidate.py:17, in gelu)"

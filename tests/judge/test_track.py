@@ -154,10 +154,19 @@ def test_stream_order_is_seen_at_the_largest_case_and_at_a_secret_one_of_each_di
     [
         ("import importlib\nimportlib.import_module('sci' + 'py')", {"importlib.import_module(?)"}),
         ("__import__(name)", {"__import__(?)"}),
-        ("import numpy as np\nview = getattr(np.ndarray, ''.join('view'))", {"numpy.ndarray.?"}),
-        ("import numpy as np\nvars(np.ndarray)['view']", {"numpy.ndarray.?"}),
+        (
+            "import numpy as np\nview = getattr(np.ndarray, ''.join('view'))",
+            {"an attribute of numpy.ndarray whose name is made as it runs"},
+        ),
+        (
+            "import numpy as np\nvars(np.ndarray)['view']",
+            {"an attribute of numpy.ndarray whose name is made as it runs"},
+        ),
         ("import numpy as np\nnp.ndarray((2, 2), np.float32, memory)", {"numpy.ndarray()"}),
-        ("import torch\ngive = getattr(torch.Tensor, name)", {"torch.Tensor.?"}),
+        (
+            "import torch\ngive = getattr(torch.Tensor, name)",
+            {"an attribute of torch.Tensor whose name is made as it runs"},
+        ),
         ("import importlib\nimportlib.import_module('math')", set()),
         ("import numpy as np\nkind = getattr(np, str(x.dtype)[6:])\nisinstance(x, np.ndarray)", set()),
         ("import torch\ngetattr(torch, name)\nvars(self)", set()),
@@ -173,7 +182,7 @@ def test_names_that_are_made_as_it_runs(text: str, hidden: set[str]) -> None:
     [
         ("frame = error.__traceback__.tb_frame", [".tb_frame"]),
         ("cells = getattr(f, '__closure__')", [".__closure__", "__closure__"]),
-        ("import operator\nback = operator.attrgetter('f_back')", ["f_back"]),
+        ("import operator\nback = operator.attrgetter('f_back')", ["f_back", "operator.attrgetter"]),
         ("import gc\ngc.get_referents(f)", [".get_referents"]),
         ("import inspect\nline = inspect.currentframe().f_lineno", []),
     ],

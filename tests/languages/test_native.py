@@ -273,6 +273,8 @@ def test_an_error_in_a_header_begins_with_the_line_that_needs_it():
         "/usr/include/c++/12/bits/predefined_ops.h:45:23: error: no match for 'operator<'\n"
     )
     assert compiler._own_line_first(log) == f"candidate.cpp:9: error: no match for 'operator<'\n{log}"
+    warned = "candidate.cpp:3:9:   required from here\n/usr/include/x.h:7:5: warning: comparison of signs\n" + log
+    assert compiler._own_line_first(warned).startswith("candidate.cpp:9: error: ")
     own = "candidate.cpp:8:6: error: no match for 'operator[]'\n" + log
     assert compiler._own_line_first(own) == own
     assert compiler._own_line_first("/usr/include/x.h:1:1: error: no\n") == "/usr/include/x.h:1:1: error: no\n"

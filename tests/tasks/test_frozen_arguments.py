@@ -117,6 +117,7 @@ def test_a_redrawn_mask_has_other_places_and_no_row_loses_a_value(mask):
         (torch.arange(41) >= torch.tensor([[33], [20], [41], [7]]), -1, False),
         ((torch.arange(9) < torch.tensor([[9], [4], [1]])).long(), -1, True),
         ((torch.arange(20)[:, None] < torch.tensor([3, 12, 20])).float(), 0, True),
+        (torch.arange(40)[:, None] < torch.tensor([40, 33, 25, 18, 11, 6]), 0, True),
         (torch.zeros(3, 1, 1, 16).masked_fill(torch.arange(16) < 5, -INF), -1, False),
         (torch.arange(50) < 30, -1, True),
         (torch.full((8, 8), -1e9).triu(1), -1, True),

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -217,7 +217,7 @@ class Libraries:
         """Count what NumPy and SciPy compute in the block on arrays over tensors, ``numpy.name`` -> calls."""
         import torch
 
-        Followed.counts.clear()
+        _COUNTS.clear()
         with contextlib.ExitStack() as stack:
             made = (*_CONVERTERS, *_MAKERS)
             owners = [(torch.Tensor, ("__array__",)), (np, made), (np.ctypeslib, ("as_array",))]
@@ -228,7 +228,7 @@ class Libraries:
                     stack.enter_context(_replaced(owner, name))
             stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             yield
-        seen |= Followed.counts
+        seen |= _COUNTS
 
 
 def _is_of_library(frame: FrameType | None) -> bool:
@@ -269,7 +269,7 @@ def _is_own(path: str) -> bool:
     try:
         return os.stat(path).st_uid == os.geteuid()
     except OSError:
-        return path.endswith(" (deleted)")
+        return path.endswith(" (deleted)") and not path.startswith(("/dev/", "/memfd:"))  # drivers map such
 
 
 def _computes(name: str) -> bool:
@@ -311,10 +311,13 @@ def _replaced(owner: Any, name: str) -> Iterator[None]:
         table = made.dtype.kind in "biu" and name in ("full", "ones") if name in _MAKERS else False
         if table or (name in _MAKERS and _is_of_library(sys._getframe().f_back)):
             return made
-        if always or not args or isinstance(args[0], Followed) or not isinstance(args[0], _OWN_VALUES):
+        told = isinstance(args[0], _OWN_VALUES) or name == "fromiter" if args else False
+        if always or not told or isinstance(args[0], Followed):
             return _followed(made)
         plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
         return made if plain else _followed(made)
+
+    del function.__wrapped__
 
     setattr(owner, name, function)
     try:
@@ -337,6 +340,7 @@ def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
 
     try:
         names[name] = functools.wraps(original)(method)
+        del method.__wrapped__  # type: ignore[attr-defined]
         _forget_methods(owner)
         yield
     finally:
@@ -344,10 +348,17 @@ def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
         _forget_methods(owner)
 
 
+_COUNTS: dict[str, int] = {}
+"""How often each function of NumPy computed with followed arrays."""
+
+
 class Followed(np.ndarray[Any, Any]):
     """An array that counts what is computed with it, and gives such arrays."""
 
-    counts: ClassVar[dict[str, int]] = {}
+    @property
+    def base(self) -> Any:
+        """See NumPy's attribute."""
+        return _followed(np.ndarray.base.__get__(self))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """See NumPy's protocol; ufuncs that are neither NumPy's nor SciPy's are the candidate's own, as Numba's are."""
@@ -399,7 +410,7 @@ for _name in _METHODS:
 
 
 def _count(name: str) -> None:
-    Followed.counts[f"numpy.{name}"] = Followed.counts.get(f"numpy.{name}", 0) + 1
+    _COUNTS[f"numpy.{name}"] = _COUNTS.get(f"numpy.{name}", 0) + 1
 
 
 def _followed(value: Any) -> Any:

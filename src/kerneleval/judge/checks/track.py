@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fnmatch
 import functools
 import re
 import secrets
@@ -391,6 +392,7 @@ _UNSEEN = (
     *("ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE", "ctypes._CFuncPtr", "numba._helperlib.*", "numba.np.linalg.*"),
     *("numba.types.ExternalFunctionPointer", "numba.types.WrapperAddressProtocol", "torch._C._aoti.*"),
     *("torch.Tensor.__array__", "torch.Tensor.numpy", "torch._C.TensorBase.*", "torch._C._te.*"),
+    *("operator.attrgetter", "operator.methodcaller"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
 at the functions that are linked into Numba's or to call by an address, NumPy's functions below its protocols, methods
@@ -399,16 +401,18 @@ of tensors that give arrays, without a tensor, and the compiler of TorchScript."
 _IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
 """Whose attributes are not followed where the names are made as it runs."""
 
+_FINDERS = ("__import__", "getattr")
+"""Functions that are not to be given other names."""
+
 _INSIDE = frozenset(
     re.findall(
         r"\w+",
-        "__closure__ ag_frame cell_contents cr_frame f_back f_locals get_referents getclosurevars gi_frame tb_frame",
+        "__closure__ ag_frame cell_contents cr_frame f_back f_locals get_referents getclosurevars gi_frame tb_frame"
+        " __base__ __bases__ __getattribute__ __mro__ __wrapped__ _implementation mro",
     )
 )
-"""Attributes that lead to what the worker holds: there what was counted, and who counts, can be changed unseen."""
-
-_BELOW_PROTOCOLS = re.compile(r"numpy\..*\.(?:_implementation|__wrapped__)")
-"""Such functions as attributes of NumPy's others."""
+"""Attributes that lead to what the worker holds, or below what is followed: there what was counted, and who counts, can
+be changed unseen."""
 
 
 def _named(calls: Calls) -> list[str]:
@@ -419,24 +423,38 @@ def _named(calls: Calls) -> list[str]:
             with contextlib.suppress(Unreadable):
                 source = Source(text)
                 found += (what for _, what in source.uses(_UNSEEN))
-                found += (what for _, what in source.uses(("numpy.*",)) if _BELOW_PROTOCOLS.fullmatch(what))
+                found += filter(re.compile("|".join(map(fnmatch.translate, _UNSEEN))).match, _imported(source))
                 found += _in_parts(source)
                 found += (what for _, what in source.attributes(tuple(_INSIDE)))
                 found += _INSIDE.intersection(source.short_texts())
-    return sorted(set(found))
+    return sorted({repr(name)[1:-1][:80] for name in found})
+
+
+def _imported(source: Source) -> Iterator[str]:
+    """The full names of what is imported; of all names of NumPy at once, its core."""
+    for one in source.each(ast.Import):
+        yield from (alias.name for alias in one.names)
+    for module in source.each(ast.ImportFrom):
+        yield from (f"{module.module}.{alias.name}" for alias in module.names)
+        if module.module == "numpy" and module.names[0].name == "*":
+            yield "numpy.core.*"
 
 
 def _in_parts(source: Source) -> Iterator[str]:
     """Modules and attributes whose names cannot be read, and arrays over memory that are made by their class."""
     for call in source.each(ast.Call):
-        name, plain = source.dotted(call.func), [type(argument) is ast.Constant for argument in call.args]
+        given = call.args or [keyword.value for keyword in call.keywords if keyword.arg == "name"]
+        name, plain = source.dotted(call.func), [type(argument) is ast.Constant for argument in given]
         of = source.dotted(call.args[0]) if call.args else ""
         if name == "numpy.ndarray":
             yield "numpy.ndarray()"
         elif name in ("builtins.__import__", "importlib.import_module") and not all(plain[:1]):
             yield f"{name.removeprefix('builtins.')}(?)"
         elif name == "builtins.vars" or (name == "builtins.getattr" and not all(plain[1:2])):
-            yield from [f"{of}.?"] if f"{of}.".startswith(tuple(f"{one}." for one in _IN_PARTS)) else []
+            unread = f"{of}.".startswith(tuple(f"{one}." for one in _IN_PARTS))
+            yield from [f"an attribute of {of} whose name is made as it runs"] if unread else []
+    called = {id(call.func) for call in source.each(ast.Call)}
+    yield from (one.id for one in source.each(ast.Name) if one.id in _FINDERS and id(one) not in called)
 
 
 def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:

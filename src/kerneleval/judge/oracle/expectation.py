@@ -224,7 +224,7 @@ def floor_of(
         rms=max(tolerance.rms, tolerance.outlier_rms if case.distribution == "outlier" else 1.0),
         native=NATIVE if half and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
-        bias=_systematic(real, unit, case, tolerance) + factor * steps * computing,
+        bias=_systematic(real, unit, case, tolerance) + factor * steps * computing + 2 * single,  # of either operand
         uneven=case.distribution in _UNEVEN,
         probe_scale=computing / PROBE,
     )

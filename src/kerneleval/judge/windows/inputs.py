@@ -333,7 +333,10 @@ def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch
 def _in_steps(spec: TensorSpec, tensor: torch.Tensor, distribution: str) -> torch.Tensor:
     """The tensor rounded to ``TensorSpec.step``."""
     step = spec.step * (SMALL_SCALE if distribution == "small_scale" else 1.0)
-    return tensor.div_(step).round_().mul_(step) if step else tensor
+    if not step:
+        return tensor
+    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))  # float16 has no so many steps
+    return tensor.copy_(wide.div_(step).round_().mul_(step))
 
 
 def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:

@@ -614,9 +614,10 @@ def raised(error: WorkerError) -> Failed:
 def place(error: WorkerError) -> str:
     """Where in the candidate it was raised, to be told; empty where none of its lines had run."""
     lines = error.evidence.get("traceback", "")
+    parts = [lines]
     if error.kind == "InterpreterError":  # Triton's tells in which launch; its cause, which comes first, in which line
-        lines = lines.partition("\nThe above exception was the direct cause")[0]
-    places = _PLACE.findall(lines)
+        parts = lines.split("\nThe above exception was the direct cause")
+    places = next(filter(None, map(_PLACE.findall, parts)), [])
     return " ({}:{}, in {})".format(*places[-1]) if places else ""
 
 

@@ -278,12 +278,10 @@ def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator
     table = lines.reshape(-1, lines.shape[-1])
     counts = torch.stack([(table == value).sum(-1) for value in values])
     even = len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < table.shape[-1]
+    even = even and descending is None
     for _ in range(_ORDERS):
         rows = table.split(max(1, _PIECE // table.shape[-1]))
-        made = torch.cat([_mixed(piece, values, generator, even and descending is None) for piece in rows])
-        if descending is not None:
-            flags = made if made.is_floating_point() else made.to(torch.uint8)
-            made = flags.sort(dim=-1, descending=descending).values.to(table.dtype)
+        made = torch.cat([_sorted_rows(_mixed(one, values, generator, even), descending) for one in rows])
         if not torch.equal(made, table):
             break
     return made.view(lines.shape).movedim(-1, dim).contiguous()
@@ -300,11 +298,21 @@ def _mixed(rows: torch.Tensor, values: torch.Tensor, generator: torch.Generator,
     return torch.where(free, values[drawn], mixed)
 
 
+def _sorted_rows(rows: torch.Tensor, descending: bool | None) -> torch.Tensor:
+    """Rows of a mask sorted; None: they stay as they are."""
+    if descending is None:
+        return rows
+    flags = rows if rows.is_floating_point() else rows.to(torch.uint8)
+    return flags.sort(dim=-1, descending=descending).values.to(rows.dtype)
+
+
 def _order_of_mask(mask: torch.Tensor) -> tuple[int, bool | None]:
-    """The dim along which the rows of a mask are in order, and whether they descend; else the last one of several
-    places, and None. Rows that each have a single place of a value at an end may be one-hot ones.
+    """The longest dim along which the rows of a mask are in order, of equal ones the last, and whether they descend;
+    else the last one of several places, and None. Sequences may lie along the first dim, and be sorted by length. Rows
+    that each have a single place of a value at an end may be one-hot ones.
     """
     several = [dim for dim in reversed(range(mask.dim())) if mask.shape[dim] > 1]
+    fits: list[tuple[int, bool]] = []
     for dim in (dim for dim in several if mask.shape[dim] >= _FEW):
         before, after = (mask.narrow(dim, start, mask.shape[dim] - 1) for start in (0, 1))
         turns = (before != after).movedim(dim, -1)
@@ -312,8 +320,8 @@ def _order_of_mask(mask: torch.Tensor) -> tuple[int, bool | None]:
         if int(turns.sum(-1).max()) == 1 and int(turns.sum()) * mask.shape[dim] >= _CHANCE and single < turns.sum():
             for descending in (False, True):
                 if bool((before >= after if descending else before <= after).all()):
-                    return dim, descending
-    return several[0], None
+                    fits.append((dim, descending))
+    return max(fits, key=lambda fit: mask.shape[fit[0]], default=(several[0], None))
 
 
 def _relabelled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -143,6 +143,7 @@ TASKS = (
         f"out = (q(x) @ q(w)) * s(x) * s(w) in int8, {_ROUNDED} of all of x and all of w",
         _matmul_w8a8_per_tensor,
         torch.matmul,
+        unbiased=False,  # its two scales, in half precision, are in all of it
         **_PRODUCT,
     ),
     _quantised(
