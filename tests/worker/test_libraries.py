@@ -175,6 +175,7 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     source.write_text("__attribute__((weak)) void sgemm_(void); void f(void) { sgemm_(); }")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     shutil.copyfile(library, other)
+    shutil.copyfile(library, launcher := tmp_path / "__triton_launcher.cpython-311-x86_64-linux-gnu.so")
     code = (
         "import ctypes\n"
         "from kerneleval.worker.libraries import Libraries\n"
@@ -187,7 +188,9 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
         "print(seen.native, seen.looked_up, seen.packages)\n"
         "import os, llvmlite.binding\n"
         f"llvmlite.binding.load_library_permanently({str(other)!r})\n"  # native code opens it
+        f"llvmlite.binding.load_library_permanently({str(launcher)!r})\n"  # another judge puts its own there
         f"os.rename({str(other)!r}, {str(other)[:-3]!r}); os.remove({str(other)[:-3]!r})\n"
+        f"os.remove({str(launcher)!r})\n"
         "seen.look_at_memory()\n"
         "print(seen.native)"
     ).replace("import ctypes\n", "import ctypes.util\n", 1)
@@ -195,7 +198,7 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     before, after, mapped = ended.stdout.strip().split("\n")
     assert before == "{'own.so: sgemm_': 1}"
     assert after == "['own.so'] {'own.so: sgemm_': 1, 'ctypes.from_address': 1} ['pyarrow']"
-    assert mapped == "['other (deleted)', 'own.so']"
+    assert mapped == "['other', 'own.so']"
 
 
 def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ class Libraries:
             if package not in _TOOLS:
                 self._packages[package] = 1
         elif _is_own(path):
-            file = os.path.basename(path)
+            file = os.path.basename(path.removesuffix(" (deleted)"))
             if not _OF_TRITON.fullmatch(file):
                 self._native[file[:100]] = 1
             with contextlib.suppress(OSError):
