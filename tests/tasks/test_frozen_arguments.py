@@ -96,6 +96,7 @@ def other(values: object, dtype: torch.dtype | None = None, seed: int = 1) -> to
         torch.full((8, 8), -INF).triu(1),
         torch.full((2, 1, 8, 8), -1e9).triu(1),
         torch.ones(6, 9, dtype=torch.long),
+        torch.ones(1, 24, dtype=torch.long),
         (torch.arange(9) < torch.tensor([[9], [4], [1]])).long(),
         torch.ones(6, 9, 1, dtype=torch.bool),
     ],

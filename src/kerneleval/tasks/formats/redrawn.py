@@ -41,6 +41,9 @@ _ORDERS = 9
 _FEW, _CHANCE = 4, 8
 """Places in a row of a mask, and in all of its rows that have both values, that may be in order by chance."""
 
+_ROW = 8
+"""Integers of a batch of one that are a row of a mask, at least."""
+
 _CLOSED = -1000.0
 """Numbers below this, added to scores, leave nothing of them."""
 
@@ -70,7 +73,7 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
         if are_ones(tensor) or (high == 1 and low == 0 and len(values) == 2):
             closing, values = True, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device)
         return _mask(tensor, values, generator) if closing else None
-    if low >= 0 and high == 1 and sum(size > 1 for size in tensor.shape) > 1:
+    if low >= 0 and high == 1 and _is_table(tensor):
         return _mask(tensor, torch.tensor([0, 1], dtype=tensor.dtype, device=tensor.device), generator)
     if low == high:
         return _unequal(tensor, int(low), generator) if 0 <= low < _LARGE else None
@@ -251,7 +254,15 @@ def _in_order(low: torch.Tensor, high: torch.Tensor) -> bool:
 
 def are_ones(tensor: torch.Tensor) -> bool:
     """Whether it holds ones alone, in two or more dims: a mask that hides nothing."""
-    return sum(size > 1 for size in tensor.shape) > 1 and bool((tensor == 1).all())
+    return _is_table(tensor) and bool((tensor == 1).all())
+
+
+def _is_table(tensor: torch.Tensor) -> bool:
+    """Whether it has two dims or more with several elements; of integers the first may be a batch of one, beside a row
+    of eight or more: floating numbers of one row may be factors.
+    """
+    single = _is_whole(tensor) and tensor.dim() > 1 and tensor.shape[0] == 1 and tensor.shape[-1] >= _ROW
+    return single or sum(size > 1 for size in tensor.shape) > 1
 
 
 def is_mask(tensor: torch.Tensor) -> bool:
