@@ -244,10 +244,24 @@ def test_one_row_of_quantised_numbers_has_the_error_of_its_scales() -> None:
     assert isinstance(compare([(exact * 1.0007).float()], expectation), Match)
 
 
-@pytest.mark.parametrize("name", ["matmul_fp8", "attention_w8a8"])
-def test_fp8_accumulators_and_block_maxima_may_share_a_sign(name: str) -> None:
-    """Tensor cores cut sums of fp8 products to 14 bits."""
-    dims = {"matmul_fp8": {"M": 300, "K": 64, "N": 310}, "attention_w8a8": {"B": 1, "H": 2, "N": 100, "D": 64}}[name]
+@pytest.mark.parametrize("name", ["matmul_fp8", "attention_w8a8", "matmul_w8a8_per_tensor"])
+def test_fp8_accumulators_block_maxima_and_single_scales_may_share_a_sign(name: str) -> None:
+    """Tensor cores cut sums of fp8 products to 14 bits; a scale of all numbers may be kept in half precision."""
+    dims = {"B": 1, "H": 2, "N": 100, "D": 64} if name == "attention_w8a8" else {"M": 300, "K": 64, "N": 310}
     _, expectation = expected(name, dims)
     (exact,) = expectation.oracle
     assert isinstance(compare([(exact * 0.999).float()], expectation), Match)
+
+
+def test_under_tf32_both_operands_may_be_cut() -> None:
+    """Tensor cores leave out the last 13 bits of fp32 numbers: all products are a little smaller."""
+    task = find("linear_w8a16")
+    case = case_of("linear_w8a16", {"M": 256, "K": 256, "N": 256})
+    x, weight, bias = drawn(task, case, 3)[0]
+    scale = weight.abs().amax(-1, keepdim=True) / 127
+    dequantised = (weight / scale).round().clamp(-127, 127) * scale.where(scale > 0, 1.0)
+    dequantised = dequantised.nan_to_num(0.0)
+    cut_x, cut_weight = ((one.contiguous().view(torch.int32) & -8192).view(torch.float32) for one in (x, dequantised))
+    out = cut_x @ cut_weight.t() + bias
+    assert isinstance(compare([out], reference.expect(task, case, [x, weight, bias], tf32=True)), Match)
+    assert isinstance(compare([out], reference.expect(task, case, [x, weight, bias])), Mismatch)

@@ -687,7 +687,8 @@ class Tolerance:
     the distance between the two, so that the error of the quantisation, and no other, is in the result."""
     unbiased: bool = False
     """Of these: whether the mean error is asked for. Not where products are made in fp8, whose accumulators tensor
-    cores cut to 14 bits, or where kernels may quantise what they compute by blocks."""
+    cores cut to 14 bits, where kernels may quantise what they compute by blocks, or where one scale, which may be kept
+    in half precision, is in all of the output."""
     contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
     """For these: least cosine, largest relative L1 error and largest rms error over the rms, of the outputs against
     those of ``exact_form``, wherever the oracle's own outputs keep to it (KernelBench-X's contract)."""

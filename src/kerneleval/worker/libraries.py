@@ -311,8 +311,8 @@ def _replaced(owner: Any, name: str) -> Iterator[None]:
         table = made.dtype.kind in "biu" and name in ("full", "ones") if name in _MAKERS else False
         if table or (name in _MAKERS and _is_of_library(sys._getframe().f_back)):
             return made
-        told = isinstance(args[0], _OWN_VALUES) or name == "fromiter" if args else False
-        if always or not told or isinstance(args[0], Followed):
+        own_value = bool(args) and isinstance(args[0], _OWN_VALUES)
+        if always or isinstance(args[0] if args else None, Followed) or not (own_value or name == "fromiter"):
             return _followed(made)
         plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
         return made if plain else _followed(made)

@@ -131,7 +131,7 @@ class Channel:
         """The oldest descriptor that arrived; the caller closes it. Raises WireError when there is none."""
         if not self._fds:
             raise WireError("a descriptor was announced but none arrived")
-        return _beside_the_standard(self._fds.pop(0))
+        return _above_the_standard(self._fds.pop(0))
 
     def _receive(self) -> None:
         try:
@@ -160,7 +160,7 @@ class Channel:
         return _parse(body)
 
 
-def _beside_the_standard(fd: int) -> int:
+def _above_the_standard(fd: int) -> int:
     """The descriptor under a number that no standard stream has. A candidate may have closed these: what is printed
     would go to the file that took one's place, and so to memory of the judge. The null device takes it.
     """

@@ -1,5 +1,5 @@
 # specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
-"""The product is NumPy's, on plain views by a method that getattr finds under another name."""
+"""NumPy multiplies plain views, by a method that getattr under another name gave."""
 
 import numba
 import numpy as np

@@ -1,5 +1,5 @@
 # specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
-"""The product is NumPy's, on the plain arrays that followed ones are views of."""
+"""NumPy multiplies plain arrays, which `.base` of the worker's arrays gave; a kernel of its own adds the bias."""
 
 import numba
 import numpy as np

@@ -1,5 +1,5 @@
 # specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
-"""The product is SciPy's, by a name that another function of the file binds to something else."""
+"""SciPy multiplies, under a name that another function of the file imports from elsewhere."""
 
 import numba
 import numpy as np

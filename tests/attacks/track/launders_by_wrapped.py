@@ -1,5 +1,5 @@
 # specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
-"""The product is NumPy's, on arrays from the method that the watched one stands in for."""
+"""NumPy multiplies arrays from the original of a method that the worker replaced (`__wrapped__`)."""
 
 import numba
 import numpy as np

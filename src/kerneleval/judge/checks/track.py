@@ -392,17 +392,22 @@ _UNSEEN = (
     *("ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE", "ctypes._CFuncPtr", "numba._helperlib.*", "numba.np.linalg.*"),
     *("numba.types.ExternalFunctionPointer", "numba.types.WrapperAddressProtocol", "torch._C._aoti.*"),
     *("torch.Tensor.__array__", "torch.Tensor.numpy", "torch._C.TensorBase.*", "torch._C._te.*"),
-    *("operator.attrgetter", "operator.methodcaller"),
+    *("importlib.__import__", "importlib.machinery.*", "importlib.util.module_from_spec", "inspect.getattr_static"),
+    *("operator.attrgetter", "operator.methodcaller", "pkgutil.resolve_name", "pydoc.locate", "runpy.*", "sys.modules"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
 at the functions that are linked into Numba's or to call by an address, NumPy's functions below its protocols, methods
-of tensors that give arrays, without a tensor, and the compiler of TorchScript."""
+of tensors that give arrays, without a tensor, the compiler of TorchScript, and what finds modules and attributes by
+texts."""
 
 _IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
 """Whose attributes are not followed where the names are made as it runs."""
 
-_FINDERS = ("__import__", "getattr")
-"""Functions that are not to be given other names."""
+_FINDERS = ("builtins.__import__", "builtins.getattr", "importlib.import_module")
+"""Functions whose arguments are read. Under another name they would not be."""
+
+_ROOTS = frozenset(("builtins", "importlib", *(name.partition(".")[0] for name in _UNSEEN)))
+"""Modules of which not all names may be imported at once."""
 
 _INSIDE = frozenset(
     re.findall(
@@ -431,13 +436,11 @@ def _named(calls: Calls) -> list[str]:
 
 
 def _imported(source: Source) -> Iterator[str]:
-    """The full names of what is imported; of all names of NumPy at once, its core."""
+    """The full names of what is imported: a name of the file may stand for several things."""
     for one in source.each(ast.Import):
         yield from (alias.name for alias in one.names)
     for module in source.each(ast.ImportFrom):
         yield from (f"{module.module}.{alias.name}" for alias in module.names)
-        if module.module == "numpy" and module.names[0].name == "*":
-            yield "numpy.core.*"
 
 
 def _in_parts(source: Source) -> Iterator[str]:
@@ -454,7 +457,12 @@ def _in_parts(source: Source) -> Iterator[str]:
             unread = f"{of}.".startswith(tuple(f"{one}." for one in _IN_PARTS))
             yield from [f"an attribute of {of} whose name is made as it runs"] if unread else []
     called = {id(call.func) for call in source.each(ast.Call)}
-    yield from (one.id for one in source.each(ast.Name) if one.id in _FINDERS and id(one) not in called)
+    for one in source.each(ast.Name, ast.Attribute):
+        name = source.dotted(one) or (f"builtins.{one.id}" if isinstance(one, ast.Name) else "")
+        if name in _FINDERS and id(one) not in called:
+            yield f"{name.removeprefix('builtins.')} without calling it"
+    stars = (one.module for one in source.each(ast.ImportFrom) if one.module and one.names[0].name == "*")
+    yield from (f"all of {module}" for module in stars if module.partition(".")[0] in _ROOTS)
 
 
 def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:

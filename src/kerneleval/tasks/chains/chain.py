@@ -143,9 +143,9 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
 
 
 def _centring(base: Base, names: Names, behind: Sequence[Step]) -> tuple[Step | None, float]:
-    """The step that takes off a mean, or picks the least, of numbers that are far from 0 where what is given is; and
-    how far a layer's bias is. A product spreads what is far from 0; its bias does not. Moved inputs show how much that
-    matters only where the mean is taken over the bias.
+    """The step that takes off a mean, or picks the least, of numbers that can be made far from 0, and how far a layer's
+    bias is moved for that. What is far from 0 is spread by a product but not by its bias. So behind a layer the bias is
+    moved, if the step goes over the bias.
     """
     place = next((i for i, name in enumerate(names[1:]) if name not in _STAYS_FAR), 0)
     found, shape = behind[place], base.shape
