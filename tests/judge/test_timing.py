@@ -994,6 +994,7 @@ def test_large_noise_figures_are_measured_again_after_a_while(spread, age_s, tim
         return timer.NoiseFigures(call=(noise,) * 4, device=())
 
     monkeypatch.setattr(timer, "measure_noise", measure)
+    monkeypatch.setattr(timer, "_LARGE_KEPT_S", 600.0)
     with Judge("cpu", tmp_path) as judge:
         first = judge.noise(Protocol(tier="quick"))
         (path,) = (tmp_path / "noise").iterdir()
