@@ -132,6 +132,40 @@ def test_padding_stays_at_its_end(mask, dim, descending):
         assert torch.equal(found.float().sort(dim, descending=descending).values, found.float())
 
 
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.ones(8, 8).tril().bool(),
+        torch.arange(12) < torch.tensor([[12], [9], [7], [4], [2]]),
+        torch.full((2, 1, 6, 9), -INF).triu(3),
+    ],
+)
+def test_masks_in_order_along_two_dims_stay_so(mask):
+    """Sequences sorted by length were no more, and right kernels that go on with the first ones were rejected."""
+    along = [(dim, down) for dim in (-2, -1) for down in (True, False) if _is_sorted(mask, dim, down)]
+    assert len(along) == 2
+    for seed in range(20):
+        found = other(mask, seed=seed)
+        assert not torch.equal(found, mask) and all(_is_sorted(found, *order) for order in along)
+
+
+def _is_sorted(mask: torch.Tensor, dim: int, descending: bool) -> bool:
+    return torch.equal(mask.float().sort(dim, descending=descending).values, mask.float())
+
+
+@pytest.mark.parametrize("sizes", [[(20, 24), (13, 24), (20, 9)], [(7, 5), (19, 23)]])
+@pytest.mark.parametrize("padded", [False, True])
+def test_masks_of_padded_images_stay_boxes(sizes, padded):
+    """Each row was padded from another place on: right kernels that take heights and widths were rejected."""
+    mask = torch.stack([(torch.arange(20)[:, None] < h) & (torch.arange(24) < w) for h, w in sizes]) ^ padded
+    made = [other(mask, seed=seed) for seed in range(20)]
+    boxes = [found ^ padded for found in made]
+    assert all(torch.equal(box, box.any(1, keepdim=True) & box.any(2, keepdim=True)) for box in boxes)
+    assert all(_is_sorted(box, dim, True) for box in boxes for dim in (1, 2))
+    sides = {tuple(box.any(dim).sum(1).tolist()) for box in boxes for dim in (1, 2)}
+    assert len(sides) > 10 and not any(torch.equal(found, mask) for found in made)
+
+
 def test_masks_in_no_order_get_none():
     window = torch.ones(12, 12).tril().triu(-3)
     for mask in (window, torch.rand(4, 30, generator=torch.Generator().manual_seed(1)) < 0.5, torch.ones(4, 30)):

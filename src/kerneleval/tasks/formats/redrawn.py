@@ -6,9 +6,10 @@ dim), a permutation stays one, what is sorted stays sorted, and no value disappe
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -279,23 +280,49 @@ def _closes(values: torch.Tensor) -> bool:
 def _mask(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each row in another order, and a part of it drawn anew, though not where every row has as many of each value, as
     in one-hot rows. At least one place of each value that a row has stays. Rows in order, as padding leaves them, stay
-    so. What is symmetric, as the edges of a graph, stays so, where that makes another: rows and columns change places
-    alike.
+    so, along several dims too; boxes of rows and columns, as padded images have, stay boxes. What is symmetric, as the
+    edges of a graph, stays so, where that makes another: rows and columns change places alike.
     """
     if is_symmetric(tensor) and not torch.equal(tensor, moved := _relabelled(tensor, generator)):
         return moved
-    dim, descending = _order_of_mask(tensor)
-    lines = tensor.movedim(dim, -1)
+    orders = _orders_of_mask(tensor)
+    joined, sides = _box(tensor, orders) or (None, [tensor])
+    for _ in range(_ORDERS):
+        made = [_drawn_anew(side, values, generator, *order) for side, order in zip(sides, orders, strict=False)]
+        found = made[0] if joined is None else functools.reduce(joined, made)
+        for dim, descending in orders if joined is None else ():
+            found = _in_order_along(found, dim, descending)
+        if not torch.equal(found, tensor):
+            break
+    return found.contiguous()
+
+
+def _box(
+    mask: torch.Tensor, orders: Sequence[tuple[int, bool | None]]
+) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]] | None:
+    """What joins the sides of a box that begins where the dims do to a mask, and the sides, one for each dim; None:
+    there are no boxes along them.
+    """
+    dims, down = [dim for dim, _ in orders], {descending for _, descending in orders}
+    if len(dims) < 2 or len(down) > 1:
+        return None
+    joined, cast = (torch.minimum, torch.amax) if down == {True} else (torch.maximum, torch.amin)
+    sides = [cast(mask, [other for other in dims if other != dim], keepdim=True) for dim in dims]
+    return (joined, sides) if torch.equal(functools.reduce(joined, sides), mask) else None
+
+
+def _drawn_anew(
+    mask: torch.Tensor, values: torch.Tensor, generator: torch.Generator, dim: int, descending: bool | None
+) -> torch.Tensor:
+    """A mask of which each row along a dim is another one, in order where it was."""
+    lines = mask.movedim(dim, -1)
     table = lines.reshape(-1, lines.shape[-1])
     counts = torch.stack([(table == value).sum(-1) for value in values])
     even = len(table) > 1 and bool((counts == counts[:, :1]).all()) and int(counts.max()) < table.shape[-1]
     even = even and descending is None
-    for _ in range(_ORDERS):
-        rows = table.split(max(1, _PIECE // table.shape[-1]))
-        made = torch.cat([_sorted_rows(_mixed(one, values, generator, even), descending) for one in rows])
-        if not torch.equal(made, table):
-            break
-    return made.view(lines.shape).movedim(-1, dim).contiguous()
+    rows = table.split(max(1, _PIECE // table.shape[-1]))
+    made = torch.cat([_mixed(one, values, generator, even) for one in rows]).view(lines.shape).movedim(-1, dim)
+    return _in_order_along(made, dim, descending)
 
 
 def _mixed(rows: torch.Tensor, values: torch.Tensor, generator: torch.Generator, even: bool) -> torch.Tensor:
@@ -309,21 +336,21 @@ def _mixed(rows: torch.Tensor, values: torch.Tensor, generator: torch.Generator,
     return torch.where(free, values[drawn], mixed)
 
 
-def _sorted_rows(rows: torch.Tensor, descending: bool | None) -> torch.Tensor:
-    """Rows of a mask sorted; None: they stay as they are."""
+def _in_order_along(mask: torch.Tensor, dim: int, descending: bool | None) -> torch.Tensor:
+    """A mask sorted along a dim; None: it stays as it is."""
     if descending is None:
-        return rows
-    flags = rows if rows.is_floating_point() else rows.to(torch.uint8)
-    return flags.sort(dim=-1, descending=descending).values.to(rows.dtype)
+        return mask
+    flags = mask if mask.is_floating_point() else mask.to(torch.uint8)
+    return flags.sort(dim=dim, descending=descending).values.to(mask.dtype)
 
 
-def _order_of_mask(mask: torch.Tensor) -> tuple[int, bool | None]:
-    """The longest dim along which the rows of a mask are in order, of equal ones the last, and whether they descend;
-    else the last one of several places, and None. Sequences may lie along the first dim, and be sorted by length. Rows
-    that each have a single place of a value at an end may be one-hot ones.
+def _orders_of_mask(mask: torch.Tensor) -> list[tuple[int, bool | None]]:
+    """The dims along which the rows of a mask are in order, the longest first, of equal ones the last, and whether they
+    descend; else the last one of several places, and None. Sequences may lie along the first dim, and be sorted by
+    length. Rows that each have a single place of a value at an end may be one-hot ones.
     """
     several = [dim for dim in reversed(range(mask.dim())) if mask.shape[dim] > 1]
-    fits: list[tuple[int, bool]] = []
+    fits: list[tuple[int, bool | None]] = []
     for dim in (dim for dim in several if mask.shape[dim] >= _FEW):
         before, after = (mask.narrow(dim, start, mask.shape[dim] - 1) for start in (0, 1))
         turns = (before != after).movedim(dim, -1)
@@ -332,7 +359,7 @@ def _order_of_mask(mask: torch.Tensor) -> tuple[int, bool | None]:
             for descending in (False, True):
                 if bool((before >= after if descending else before <= after).all()):
                     fits.append((dim, descending))
-    return max(fits, key=lambda fit: mask.shape[fit[0]], default=(several[0], None))
+    return sorted(fits, key=lambda fit: -mask.shape[fit[0]]) or [(several[0], None)]
 
 
 def _relabelled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
