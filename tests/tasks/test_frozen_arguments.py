@@ -1132,6 +1132,28 @@ def test_biases_of_which_a_mean_is_taken_off_are_found(tmp_path, forward, shifte
     assert torch.allclose(now[3] - near[3], (now[3] - near[3])[:1], rtol=1e-3) is (3 in shifted)
 
 
+@pytest.mark.parametrize(
+    ("forward", "shifted"),
+    [
+        ("F.layer_norm(self.t(x) + self.p(x % 4), (12,))", {"t.weight", "p.weight"}),
+        ("F.layer_norm(self.t.weight[x] + self.n[:5], (12,))", {"t.weight"}),
+        ("F.embedding_bag(x, self.n, mode='mean').var(-1)", {"n"}),
+        ("F.rms_norm(self.t(x), (12,)) + F.layer_norm(self.p(x % 4), (12,))", {"p.weight"}),
+        ("F.layer_norm(self.t(x), (12,)) @ self.t.weight.T", set()),
+        ("F.layer_norm(self.n, (12,))[x]", set()),
+    ],
+)
+def test_tables_of_which_a_mean_is_taken_off_are_far_from_zero(tmp_path, forward, shifted):
+    """Token ids alone have no mean: a variance by one pass behind a sum of embeddings passed."""
+    init = "self.t, self.p, self.n = nn.Embedding(20, 12), nn.Embedding(4, 12), nn.Parameter(torch.randn(20, 12))"
+    task = read(write(tmp_path, f"return {forward}", "return [torch.randint(0, 20, (3, 5))]", init))
+    problem = task.build({}, "cpu")
+    assert problem.shifted.keys() == shifted and ("far_mean" in task.distributions) is bool(shifted)
+    weights, far = (problem.weights(1, name) for name in ("standard", "far_mean"))
+    assert {name for name in weights if bool((far[name].mean(1) / far[name].std(1) > 50).all())} == shifted
+    assert all(torch.equal(weights[name], far[name]) for name in weights.keys() - shifted)
+
+
 @pytest.mark.parametrize(("forward", "far"), [("F.layer_norm({}, (12,))", True), ("{}", False)])
 @pytest.mark.parametrize("product", ["x @ self.w + self.a + self.b", "F.linear(x, self.w.mT, self.a)"])
 def test_both_names_of_a_tied_bias_are_far_from_zero(tmp_path, forward, product, far):

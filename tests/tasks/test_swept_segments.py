@@ -134,3 +134,33 @@ def test_keys_and_values_end_together(tmp_path, width):
     drawn = [ModuleProblem(file, dims, "cpu").inputs(1) for _, dims in variants(Surveys(file))]
     assert len({x.shape[1] for x, *_ in drawn}) > 2, [(x.shape, v.shape) for x, v, _ in drawn]
     assert all(int(ends[-1]) == len(x) == len(v) for x, v, ends in drawn)
+
+
+@pytest.mark.parametrize("count", ["12", "N"])
+@pytest.mark.parametrize("ids", ["torch.randint(0, {n}, (90,)).sort().values", "torch.randint({n}, (90,))"])
+def test_numbers_of_segments_that_the_model_is_made_with_vary(tmp_path, count, ids):
+    """They shape neither argument nor weight: a table of 12 or 16 rows passed."""
+    path = tmp_path / "problem.py"
+    forward = "def forward(self, x, ids):\n        return x.new_zeros(self.n, 7).index_add_(0, ids, x)\n\n"
+    head, _, tail = FILE.partition("def forward")
+    text = head + forward + tail[tail.index("def get_inputs") :].replace("(T, D)", "(90, 7)")
+    path.write_text(text.format(sizes="12, 64, 5, 16", weight="", offsets=ids.format(n=count), count=count))
+    file = ProblemFile(path)
+    numbers = []
+    for _, dims in variants(Surveys(file)):
+        problem = ModuleProblem(file, dims, "cpu")
+        numbers += problem.init_args
+        assert int(problem.inputs(1)[1].max()) < problem.init_args[0]
+    assert len(set(numbers)) > 3 and max(numbers) > 16
+
+
+def test_numbers_of_what_is_given_alone_stay(tmp_path):
+    """Twice as many of what is selected are another operator, and so is a larger map of a pool."""
+    path = tmp_path / "problem.py"
+    forward = "def forward(self, x, ids):\n        return x.topk(self.n, 0).values + ids.sum()\n\n"
+    head, _, tail = FILE.partition("def forward")
+    text = head + forward + tail[tail.index("def get_inputs") :].replace("(T, D)", "(90, 7)")
+    path.write_text(text.format(sizes="1, 64, 5, 16", weight="", offsets="torch.randint(0, 9, (20,))", count="12"))
+    assert {
+        ModuleProblem(ProblemFile(path), dims, "cpu").init_args[0] for _, dims in variants(Surveys(ProblemFile(path)))
+    } == {12}

@@ -172,13 +172,14 @@ def far_from_zero(tensor: torch.Tensor, far: float) -> torch.Tensor:
 
 def moved_biases(values: Mapping[Any, Any], shifted: Mapping[Any, Any], far: float) -> dict[Any, Any]:
     """The values, with biases moved as a whole by so many deviations of what the matrix beside each makes of numbers of
-    deviation 1. Whole numbers stay, those of half types, and those of another number of rows.
+    deviation 1, and tables, each its own matrix, by so many of their numbers. Whole numbers stay, those of half types,
+    and those of another number of rows.
     """
     found = dict(values)
     for name in values.keys() & shifted.keys():
         bias, matrix = values[name], values[shifted[name]]
-        alike = bias.numel() in matrix.shape and matrix.numel() and not matrix.is_complex()
-        if alike and is_float(bias) and bias.itemsize > 2:
+        fits = bias.shape == matrix.shape or bias.numel() in matrix.shape
+        if fits and matrix.numel() and not matrix.is_complex() and is_float(bias) and bias.itemsize > 2:
             found[name] = bias + far * float(matrix.double().norm()) / math.sqrt(bias.numel())
     return found
 

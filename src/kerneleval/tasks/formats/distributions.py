@@ -218,7 +218,7 @@ _POSITIONS = _EXTREMES | frozenset(
 _WRITERS = frozenset(("scatter", "index_put", "_unsafe_index_put", "index_copy", "put"))
 """Operators that may write each place once, and say nothing of which of two writes counts."""
 
-_PICKS = frozenset(("index", "gather", "index_select", "take", "embedding"))
+_PICKS = frozenset(("index", "gather", "index_select", "take", "embedding", "_embedding_bag"))
 """Operators that pick elements by places."""
 
 _EPSILONS = frozenset(("div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10"))
@@ -260,7 +260,8 @@ def _may_have(made: Survey, distribution: str) -> bool:
     if distribution == "edges":
         return bool(ranks) and bool(operators & _STEPPED) and not _tells_equals_apart(made, operators)
     if distribution == "far_mean":
-        wide = [a for a in made.arguments if isinstance(a, TensorSpec) and "float" in a.dtype and DTYPES[a.dtype] >= 4]
+        floats = [a for a in made.arguments if isinstance(a, TensorSpec) and "float" in a.dtype] or made.weights
+        wide = [a for a in floats if "float" in a.dtype and DTYPES[a.dtype] >= 4]
         centred = any(_CENTRED.search(name) for name in operators)
         return bool(wide) and (centred or bool(operators & _SUMS and operators & _DIFFERENCES))
     if distribution == "alike":
@@ -530,7 +531,7 @@ _SAME_NUMBERS = frozenset(("clone", "_to_copy", "copy_", "_unsafe_view"))
 
 class _Layers(TorchDispatchMode):
     """While it is entered around a run of a problem, notes which parameters or arguments are biases beside the product
-    of a matrix of such, and what takes the arguments.
+    of a matrix of such, or tables of which rows are picked, and what takes the arguments.
     """
 
     def __init__(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> None:
@@ -540,7 +541,7 @@ class _Layers(TorchDispatchMode):
         self._made: dict[int, list[str | int]] = {}
         self._kept: list[torch.Tensor] = []  # so that no memory is used again
         self.biases: dict[str | int, str | int] = {}
-        """The matrix by its bias: names of parameters, or positions of arguments."""
+        """The matrix by its bias: names of parameters, or positions of arguments. A table is its own matrix."""
         self.takers: dict[str | int, set[bool]] = {}
         """Whether what takes an argument or weight is a product."""
 
@@ -558,6 +559,8 @@ class _Layers(TorchDispatchMode):
             self._names |= {memory(one): named[-1][0] for one in made if named}
             return out
         wide = [one for one, tensor in named if _is_wide(tensor)]
+        if name in _PICKS:
+            self.biases.update((one, one) for one in wide if isinstance(one, str))
         layer = name in _PRODUCTS and bool(wide)
         matrices = wide if layer else [one for tensor in given for one in self._made.get(memory(tensor), ())]
         if layer or name.rstrip("_") in ("add", "sub"):
@@ -576,14 +579,14 @@ def _is_wide(tensor: torch.Tensor) -> bool:
 
 
 def _with_far_mean(problem: ModuleProblem, made: Survey, offered: Sequence[str]) -> list[str]:
-    """What is offered, without ``far_mean`` where half types have too few digits for it. Says which biases it moves,
-    but where a softmax would be of scores that are as far from 0.
+    """What is offered, without ``far_mean`` where half types have too few digits for it, or nothing would move. Says
+    which biases and tables it moves, but where a softmax would be of scores that are as far from 0.
     """
-    if problem.inside is not None:
-        return [name for name in offered if name != "far_mean"]
-    if "far_mean" in offered and not any("softmax" in name or "attention" in name for name in made.operators):
+    softmax = any("softmax" in name or "attention" in name for name in made.operators)
+    if "far_mean" in offered and problem.inside is None and not softmax:
         _shift(problem)
-    return list(offered)
+    moves = problem.inside is None and (bool(problem.shifted) or any(map(is_float, problem.inputs(1))))
+    return [name for name in offered if name != "far_mean" or moves]
 
 
 def _shift(problem: ModuleProblem) -> None:
@@ -594,7 +597,9 @@ def _shift(problem: ModuleProblem) -> None:
     own, layers = problem.oracle(args, weights), _Layers(args, weights)
     with layers:
         problem.reference(args, weights)
-    biases = [one for one in sorted(layers.biases, key=str) if isinstance(one, int) or one in problem.parameters]
+    tables = {one for one, matrix in layers.biases.items() if one == matrix}
+    known = [one for one in sorted(layers.biases, key=str) if isinstance(one, int) or one in problem.parameters]
+    biases = [one for one in known if one not in tables or True not in layers.takers[one]]
     values: dict[Any, Any] = weights | dict(enumerate(args))
     for bias in [one for one in biases if is_float(values[one])][:_MOST_BIASES]:
         shifted, before = dict.fromkeys(problem.tied(bias), layers.biases[bias]), values[bias].double()

@@ -199,14 +199,37 @@ def _units(surveys: Surveys) -> list[Unit]:
             more = (value + 1, 2 * value) if runs_at_one or surveys.has_segments else ()
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
+                followers = [one for one in bounds if file.value(one) == value]
+                ends = [n for n in bounds if file.literals[n].lengths and file.value(n) == value + 1]
+                whole = unit._replace(names=(*unit.names, *followers), ends=tuple(ends))
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in unit.names)
-                if wider or other.arguments != base.arguments:
-                    followers = [one for one in bounds if file.value(one) == value]
-                    ends = [n for n in bounds if file.literals[n].lengths and file.value(n) == value + 1]
-                    found.append(unit._replace(names=(*unit.names, *followers), ends=tuple(ends)))
+                if wider or other.arguments != base.arguments or _numbers_rows(surveys, whole):
+                    found.append(whole)
                     taken.update(unit.names)
                 break
     return found
+
+
+def _numbers_rows(surveys: Surveys, unit: Unit) -> bool:
+    """Whether a unit that shapes no argument is a number of segments or classes in a small file: as many as rows of an
+    output, and more than integers that are drawn, which are larger where there are twice as many.
+    """
+    base, made = surveys.at({}), surveys.probe(unit.at(2 * unit.value))
+    if made is None or not _is_miniature(base) or not _is_miniature(made) or len(base.outputs) != len(made.outputs):
+        return False
+    pairs = zip(base.outputs, made.outputs, strict=True)
+    sizes = [(a, b) for one, other in pairs for a, b in zip(one.shape, other.shape, strict=False)]
+    if (unit.value, 2 * unit.value) not in sizes:
+        return False
+    try:
+        own, other = (ModuleProblem(surveys.file, dims, "cpu").inputs(1) for dims in ({}, unit.at(2 * unit.value)))
+    except UsageError:
+        return False
+    both = [
+        (a, b) for a, b in zip(own, other, strict=False) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    ]
+    whole = [(a, b) for a, b in both if not (is_inexact(a) or a.dtype == torch.bool) and a.numel()]
+    return any(int(a.max()) < unit.value <= int(b.max()) for a, b in whole)
 
 
 def _totals(surveys: Surveys, value: int, free: Mapping[str, int]) -> list[tuple[str, int]]:
