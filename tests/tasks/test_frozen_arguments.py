@@ -360,6 +360,7 @@ return torch.cat([a / ni[:, None], b / nj[:, None]])"""
     [
         (CROSS, "torch.randn(128, 5), torch.tensor([0, 20, 50, 96]), torch.tensor([0, 24, 60, 128])", "o"),
         (CROSS, "torch.randn(128, 5), torch.arange(0, 97, 24), torch.arange(0, 129, 32)", "o"),
+        (CROSS, "torch.randn(128, 5), torch.tensor([0, 12, 20, 96]), torch.tensor([0, 20, 40, 128])", "o"),
         (
             CROSS,
             "torch.randn(128, 5), torch.tensor([0, 20, 50, 96]), torch.tensor([0, 24, 60, 128]), "

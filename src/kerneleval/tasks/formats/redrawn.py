@@ -559,14 +559,18 @@ def _in_other_rows(lengths: torch.Tensor, width: int, generator: torch.Generator
 
 
 def _lengths(vector: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Lengths of segments that a vector may tell of."""
-    yield vector
-    if len(vector) > 1 and bool((vector.diff() >= 0).all()) and int(vector[0]) >= 0:
+    """Lengths of segments that a vector may tell of; what ascends from 0 is rather offsets than lengths itself."""
+    ascends = len(vector) > 1 and bool((vector.diff() >= 0).all()) and int(vector[0]) >= 0
+    if not ascends or int(vector[0]):
+        yield vector
+    if ascends:
         yield vector.diff() if not int(vector[0]) else torch.cat([vector[:1], vector.diff()])
         if int(vector[-1]) < len(vector):
             yield vector.bincount()
     if (runs := run_lengths(vector)) is not None:
         yield runs
+    if ascends and not int(vector[0]):
+        yield vector
 
 
 def _forms(lengths: torch.Tensor) -> dict[str, torch.Tensor]:
