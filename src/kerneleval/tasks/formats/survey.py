@@ -161,13 +161,32 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
 def stretches(own: Survey, other: Survey) -> bool:
     """Whether a tensor is of size 1 and stretched at other sizes where it was as large as what it meets: of three
     columns the second half is one, and adds to each of the first half. Or whether a part of a tensor is used where all
-    of it was: ``gather`` takes fewer rows than there are. The file does not say that.
+    of it was: ``gather`` takes fewer rows than there are, and each channel has several filters where it had one. The
+    file does not say that.
     """
     return any(
-        _stretches(place[0] in _OF_PLACES, times, other.meetings[place])
+        _stretches(place[0] in (*_OF_PLACES, _CONVOLUTION), times, other.meetings[place])
         for place, times in own.meetings.items()
         if place in other.meetings
     )
+
+
+def outgrows(own: Survey, other: Survey) -> bool:
+    """Whether an output that has an argument's shape loses it at other sizes, and is as large as nothing that is given:
+    a state of more steps than the kernel reaches back. Or whether arguments that are padded before a Fourier transform
+    are of unlike lengths where they were alike. The file does not say that.
+    """
+    specs = [(a, b) for a, b in zip(own.arguments, other.arguments, strict=False) if isinstance(a, TensorSpec)]
+    pairs = [(a.shape, b.shape) for a, b in specs if isinstance(b, TensorSpec) and len(a.shape) == len(b.shape)]
+    given = {size for spec in (*other.arguments, *other.weights) if isinstance(spec, TensorSpec) for size in spec.shape}
+    for before, after in zip(own.outputs, other.outputs, strict=False):
+        for shape, now in pairs:
+            if before.shape == shape and any(a != b and a not in given for a, b in zip(after.shape, now, strict=False)):
+                return True
+    if "constant_pad_nd" not in own.operators or not any("_fft" in name for name in own.operators):
+        return False
+    lasts = {(shape[-1], now[-1]) for shape, now in pairs if shape and shape[-1] > 1}
+    return len(lasts) > len({size for size, _ in lasts})
 
 
 def _stretches(is_part: bool, own: Sequence[Shapes], other: Sequence[Shapes]) -> bool:
@@ -416,6 +435,7 @@ _STRETCHING = ("expand", "masked_fill_", "copy_")
 """Operators beside those that PyTorch calls pointwise."""
 _OF_PLACES = ("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
 """Operators that use as many places of a tensor as there are indices."""
+_CONVOLUTION = "convolution"
 _PLACES, _TIMES = 4096, 256
 """Places of a file where sizes are kept, and how often at one."""
 
@@ -463,6 +483,8 @@ class _Recorder(TorchDispatchMode):
             return out
         if name in _OF_PLACES:
             self._keep(name, _used(args))
+        elif name == _CONVOLUTION:
+            self._keep(name, _filters(args))
         elif torch.Tag.pointwise in func.tags or name in _STRETCHING:
             self._keep(name, _stretched(results[0], given))
         if packet in flop_registry:
@@ -528,6 +550,12 @@ def _used(args: Sequence[Any]) -> Shapes:
         return ()
     dim %= whole.dim()
     return tuple((*one.shape[:dim], *one.shape[dim + 1 :]) for one in (whole, index))
+
+
+def _filters(args: Sequence[Any]) -> Shapes:
+    """The number of filters and of channels, where each of these is a group of its own; else nothing."""
+    given, weight, transposed, groups = args[0], args[1], args[6], args[8]
+    return ((weight.shape[0],), (groups,)) if groups == given.shape[1] and not transposed else ()
 
 
 def _stretched(out: torch.Tensor, given: Sequence[torch.Tensor]) -> Shapes:

@@ -12,7 +12,7 @@ from kerneleval.records import Argument, TensorSpec, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.redrawn import add_up
-from kerneleval.tasks.formats.survey import Survey, other_draw, stretches, survey, written_out
+from kerneleval.tasks.formats.survey import Survey, other_draw, outgrows, stretches, survey, written_out
 from kerneleval.tasks.formats.traits import is_inexact
 
 MINIATURE_BYTES, MINIATURE_FLOPS = 4 << 20, 200_000_000
@@ -65,14 +65,15 @@ class Surveys:
         return other_draw(self.file, "cpu" if self.at({}).real else "meta")
 
     def probe(self, dims: Mapping[str, int]) -> Survey | None:
-        """The survey at these dims; None where the file raises, or runs because a size became 1 (``stretches``), or its
-        segments are others than it has (see :meth:`_keeps_segments`), or once this file has had its share of tries.
+        """The survey at these dims; None where the file raises, or runs because a size became 1 (``stretches``) or is
+        no more what it was beside others (``outgrows``), or its segments are others than it has (see
+        :meth:`_keeps_segments`), or once this file has had its share of tries.
         """
         if len(self._known) > self._probes:
             return None
         try:
             made, key = self.at(dims), tuple(sorted(dims.items()))
-            if stretches(self.at({}), made):
+            if stretches(self.at({}), made) or outgrows(self.at({}), made):
                 return None
             if key not in self._of_segments:
                 self._of_segments[key] = self._keeps_segments(made, dims)

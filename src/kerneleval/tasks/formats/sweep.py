@@ -50,6 +50,8 @@ _COUNTS = re.compile(
 )
 """Names that say of how many something else is: of patches, of tokens in a group."""
 _HEADS = re.compile(r"head", re.I)
+_TOLD = re.compile(r"(dim|size|len(gth)?|width|hidden|features?|channels?|d_model)$", re.I)
+"""Names of sizes that a constructor is told."""
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
 
 
@@ -77,7 +79,8 @@ def units(surveys: Surveys) -> list[Unit]:
     it is equal to one size alone, it follows that, if lengths do as well.
     """
     if surveys.units is None:
-        surveys.units = _without_spare(surveys, _without_ignored(surveys, _units(surveys)))
+        found = _without_spare(surveys, _without_ignored(surveys, _units(surveys)))
+        surveys.units = _with_told(surveys, found)
     return list(surveys.units)
 
 
@@ -230,6 +233,26 @@ def _numbers_rows(surveys: Surveys, unit: Unit) -> bool:
     ]
     whole = [(a, b) for a, b in both if not (is_inexact(a) or a.dtype == torch.bool) and a.numel()]
     return any(int(a.max()) < unit.value <= int(b.max()) for a, b in whole)
+
+
+def _with_told(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
+    """Units, with the sizes that a constructor is told beside: ``Model`` may not read them, as the size of a page or
+    the width of a head, or read them for a factor alone. Candidates may do either.
+    """
+    units_, file = list(found), surveys.file
+    known = {name for unit in found for name in unit.names}
+    for name, literal in file.literals.items():
+        told = (
+            name.startswith("get_init_inputs[") and _TOLD.search(literal.hint) and not _NOT_A_SIZE.search(literal.hint)
+        )
+        alike = [i for i, unit in enumerate(units_) if unit.value == literal.value]
+        if not told or name in known or len(alike) != 1:
+            continue
+        both = units_[alike[0]]._replace(names=(*units_[alike[0]].names, name))
+        tries = (both.value // 2, both.value - 1, both.value - 8, both.value + 1, 2 * both.value)
+        if any(surveys.drawn(both.at(v)) is not None for v in tries if v >= 1):
+            units_[alike[0]] = both
+    return units_
 
 
 def _totals(surveys: Surveys, value: int, free: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -504,7 +527,16 @@ class _Variants:
         # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
         others = [unit for unit in self._varied if unit != needed]
         without = [{n: v for n, v in dims.items() if n not in unit.at(0)} for unit in others]
-        return any(tried and self._keep(category, tried) for tried in (dims, *without))
+        return any(tried and self._keep(category, tried) for tried in (dims, *self._aligned(dims, values), *without))
+
+    def _aligned(
+        self, dims: Mapping[str, int], values: Sequence[tuple[Unit, Sequence[int]]]
+    ) -> Iterator[dict[str, int]]:
+        """The dims with one unit at the last of its values: real tensors may take no others than whole groups."""
+        made = self._surveys.probe(dims)
+        for unit, proposed in values if made is not None and made.form not in self._forms else ():
+            if dims.get(unit.names[0], 1) > 1 and proposed[-1] not in (dims[unit.names[0]], 0, 1):
+                yield {**dims, **unit.at(proposed[-1])}
 
     def _keep(self, category: str, dims: dict[str, int]) -> bool:
         made = self._surveys.probe(dims)
