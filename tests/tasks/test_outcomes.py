@@ -111,6 +111,28 @@ def test_integers_and_masks_alone_are_at_their_ends(tmp_path):
     assert other[1].unique().tolist() == [0, 15] and {0, 4} < set(other[2].sum(-1).tolist())
 
 
+@pytest.mark.parametrize(
+    "chosen", ["v, i = torch.rand(40, 8).topk(2)", "v, i = torch.randn(40, 8).softmax(-1).max(-1)"]
+)
+def test_rows_that_follow_from_scores_choose_the_same(tmp_path, chosen):
+    """No expert was without a token where scores chose them: one that starts the next segment too late passed."""
+    forward = "torch.zeros(8, 5).to(x).index_add(0, i.view(40, -1)[:, 0], x * v.view(40, -1)[:, :1])"
+    inputs = f"{chosen}\n    return [torch.randn(40, 5), i, v]"
+    task = read(written(tmp_path, "x, i, v", forward, inputs))
+    problem = task.build({}, "cpu")
+    assert "skewed" in task.distributions and not task.findings and problem.skewed == {0: "crowded"}
+    own, other = problem.inputs(2), problem.inputs(2, "skewed")
+    assert len(other[1].unique()) <= 2 and torch.equal(own[0], other[0]) and len(other[2].unique()) > 20
+    assert len({int(problem.inputs(seed, "skewed")[1].view(40, -1)[0, 0]) for seed in range(20)}) > 3
+
+
+@pytest.mark.parametrize(("stable", "padded"), [("stable=True", True), ("stable=False", False)])
+def test_files_that_sort_stably_meet_equal_numbers(tmp_path, stable, padded):
+    """Orders of equal numbers were never asked for."""
+    task = read(written(tmp_path, "x", f"x.argsort(dim=-1, {stable})", "return [torch.randn(9, 64)]"))
+    assert ("padded" in task.distributions) is padded
+
+
 def test_rows_masked_whole_are_left_out_where_the_reference_gives_nan(tmp_path):
     inputs = "return [torch.randn(64, 20), torch.rand(64, 20) > 0.3]"
     path = written(tmp_path, "x, m", "x.masked_fill(~m, float('-inf')).softmax(-1)", inputs)

@@ -53,6 +53,9 @@ _PARTLY: Way = "partly"
 _SKEWED: tuple[Way, ...] = ("whole", _PARTLY)
 """Ways in which draws of integers and masks are tried, in order."""
 
+_CROWDED: Way = "crowded"
+"""That of floating ones which integers follow: experts chosen by scores."""
+
 _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 """Operations, and operators, of a miniature that may be run dozens of times."""
 
@@ -254,7 +257,8 @@ def _may_have(made: Survey, distribution: str) -> bool:
         return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
     if distribution == "padded":
         told = operators & (_EPSILONS | _STEPS | _COMPARISONS) or any("norm" in name for name in operators)
-        return bool(ranks) and bool(told) and not (_CHOICES & operators or _tells_equals_apart(made, operators))
+        apart = bool(_CHOICES & operators) or _tells_equals_apart(made, operators)
+        return bool(ranks) and (made.stable or (bool(told) and not apart))
     if distribution == "sorted":
         return bool(ranks) and bool(operators & (_CHOICES | _ORDERS))
     if distribution == "edges":
@@ -466,7 +470,11 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
         except UsageError:  # its sizes depend on them
             continue
         once = operators & _WRITERS and any(different(plain[i]) for i in changed)
-        if not changed or once or not all(_discrete(plain[i]) for i in changed):
+        if not changed or once:
+            continue
+        if not all(_discrete(plain[i]) for i in changed):
+            if any(_whole(made.arguments[i]) for i in changed) and _takes(problem, number, _CROWDED):
+                found[number] = _CROWDED
             continue
         way = next((way for way in _SKEWED if not equal and _takes(problem, number, way)), None)
         if way is None:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Way = Literal["sorted", "whole", "partly", "lowest", "highest"]
-"""``sorted``: floating numbers in another order within their rows (:func:`_in_order`). ``whole``: at the ends of their
+Way = Literal["sorted", "crowded", "whole", "partly", "lowest", "highest"]
+"""``sorted``: floating numbers in another order within their rows (:func:`_in_order`), ``crowded``: in one order in all
+rows. ``whole``: at the ends of their
 range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is at the other end. ``lowest`` and
 ``highest``: all are at that end."""
 
@@ -62,11 +63,11 @@ class Outcomes(TorchDispatchMode):
             return out.copy_(torch.as_tensor(low if way == "lowest" else high))
         if out.numel() < _FEW:
             return out
-        if way != "sorted":
+        if way not in ("sorted", "crowded"):
             low, high = _range(name, out, args)
             out.copy_(_at_ends(out, low, high, way == "whole", self._on(out.device)))
         elif name in _FLOATING:
-            out.copy_(_in_order(out, self._on(out.device)))
+            out.copy_(_in_order(out, self._on(out.device), alike=way == "crowded"))
         return out
 
     def _on(self, device: torch.device) -> torch.Generator:
@@ -85,16 +86,16 @@ def _range(name: str, out: torch.Tensor, args: Sequence[Any]) -> tuple[Any, Any]
     return out.aminmax()
 
 
-def _in_order(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _in_order(drawn: torch.Tensor, generator: torch.Generator, *, alike: bool) -> torch.Tensor:
     """The numbers of each row rising, falling, or rising from a secret place on, round its end: equal shares of the
-    rows, in secret order. A single row falls.
+    rows, in secret order. A single row falls. ``alike``: all rise from one secret place on.
     """
     rows = drawn.reshape(-1, drawn.shape[-1])
     count, width = rows.shape
     rising = rows.sort(-1).values
     kind = _kinds(count, 3, generator)
     start = torch.randint(width, (count, 1), generator=generator, device=drawn.device)
-    start = torch.where(kind == 1, 0, start)
+    start, kind = (start[:1], kind.new_full((count, 1), 2)) if alike else (torch.where(kind == 1, 0, start), kind)
     places = (torch.arange(width, device=drawn.device) + start) % width
     places = torch.where(kind == 0, width - 1 - places + start, places) % width
     return rising.gather(-1, places).view(drawn.shape)
