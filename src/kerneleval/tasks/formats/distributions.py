@@ -473,7 +473,7 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
         if not changed or once:
             continue
         if not all(_discrete(plain[i]) for i in changed):
-            if any(_whole(made.arguments[i]) for i in changed) and _takes(problem, number, _CROWDED):
+            if not all(map(is_inexact, (plain[i] for i in changed))) and _takes(problem, number, _CROWDED):
                 found[number] = _CROWDED
             continue
         way = next((way for way in _SKEWED if not equal and _takes(problem, number, way)), None)
