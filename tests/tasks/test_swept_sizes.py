@@ -100,3 +100,12 @@ def test_a_size_that_real_tensors_do_not_take_becomes_another(tmp_path):
     forward = "return (x[..., None] * y[torch.arange(x.shape[1], device=x.device) // self.n]).sum(1)"
     found = swept(tmp_path, forward, "torch.randn(6, ROWS), torch.rand(ROWS // GROUP, 5)", given="GROUP")
     assert any(args[0].shape[1] == 192 for _, args, _ in found)
+
+
+def test_lengths_that_may_be_zero_follow_the_steps(tmp_path):
+    """Lengths from 0 to 12 stayed beside 6 steps, where the file raises: fewer steps never came."""
+    forward = "return torch.cat([x.new_zeros(len(x), 1), x.cumsum(1)], 1)[torch.arange(len(x), device=x.device), y]"
+    found = swept(tmp_path, forward, "torch.randn(9, 12), torch.randint(0, 13, (9,))")
+    assert len({args[0].shape[1] for _, args, _ in found if args[0].shape[1] < 12}) > 3
+    assert all(int(y.max()) <= x.shape[1] for _, (x, y), _ in found)
+    assert any(int(y.max()) > 12 for _, (_, y), _ in found)

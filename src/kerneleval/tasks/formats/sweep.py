@@ -186,6 +186,7 @@ def _units(surveys: Surveys) -> list[Unit]:
     }
     places = ((name, one) for name, one in file.literals.items() if one.bound and not one.narrow)
     bounds = [name for name, literal in places if literal.value > 2]  # 2: flags
+    sizes = {size for shape in _shapes(base) for size in shape}
     found: list[Unit] = []
     taken: set[str] = set()
     for name, value in free.items():
@@ -203,7 +204,11 @@ def _units(surveys: Surveys) -> list[Unit]:
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
                 followers = [one for one in bounds if file.value(one) == value]
-                ends = [n for n in bounds if file.literals[n].lengths and file.value(n) == value + 1]
+                ends = [
+                    n
+                    for n in bounds
+                    if file.value(n) == value + 1 and (file.literals[n].lengths or value + 1 not in sizes)
+                ]
                 whole = unit._replace(names=(*unit.names, *followers), ends=tuple(ends))
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in unit.names)
                 if wider or other.arguments != base.arguments or _numbers_rows(surveys, whole):
@@ -532,9 +537,15 @@ class _Variants:
     def _aligned(
         self, dims: Mapping[str, int], values: Sequence[tuple[Unit, Sequence[int]]]
     ) -> Iterator[dict[str, int]]:
-        """The dims with one unit at the last of its values: real tensors may take no others than whole groups."""
+        """The dims with one unit at the last of its values, where real tensors raise: some take whole groups alone."""
         made = self._surveys.probe(dims)
-        for unit, proposed in values if made is not None and made.form not in self._forms else ():
+        if made is None or made.form in self._forms or not _is_miniature(made):
+            return
+        with contextlib.suppress(UsageError):
+            problem = ModuleProblem(self._surveys.file, dims, "cpu")
+            problem.reference(problem.inputs(1), problem.weights(1))
+            return
+        for unit, proposed in values:
             if dims.get(unit.names[0], 1) > 1 and proposed[-1] not in (dims[unit.names[0]], 0, 1):
                 yield {**dims, **unit.at(proposed[-1])}
 
