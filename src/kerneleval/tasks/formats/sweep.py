@@ -186,7 +186,6 @@ def _units(surveys: Surveys) -> list[Unit]:
     }
     places = ((name, one) for name, one in file.literals.items() if one.bound and not one.narrow)
     bounds = [name for name, literal in places if literal.value > 2]  # 2: flags
-    sizes = {size for shape in _shapes(base) for size in shape}
     found: list[Unit] = []
     taken: set[str] = set()
     for name, value in free.items():
@@ -204,11 +203,8 @@ def _units(surveys: Surveys) -> list[Unit]:
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
                 followers = [one for one in bounds if file.value(one) == value]
-                ends = [
-                    n
-                    for n in bounds
-                    if file.value(n) == value + 1 and (file.literals[n].lengths or value + 1 not in sizes)
-                ]
+                ends = [n for n in bounds if file.value(n) == value + 1]
+                ends = ends if all(file.literals[n].lengths for n in ends) else _needed(surveys, unit, ends)
                 whole = unit._replace(names=(*unit.names, *followers), ends=tuple(ends))
                 wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in unit.names)
                 if wider or other.arguments != base.arguments or _numbers_rows(surveys, whole):
@@ -216,6 +212,24 @@ def _units(surveys: Surveys) -> list[Unit]:
                     taken.update(unit.names)
                 break
     return found
+
+
+def _needed(surveys: Surveys, unit: Unit, ends: Sequence[str]) -> list[str]:
+    """Bounds of random integers that must follow a size: those of lengths, and all where a small file raises at half of
+    the size unless they do.
+    """
+
+    def runs(names: Sequence[str]) -> bool:
+        try:
+            problem = ModuleProblem(surveys.file, unit._replace(ends=tuple(names)).at(unit.value // 2), "cpu")
+            problem.reference(problem.inputs(1), problem.weights(1))
+        except UsageError:
+            return False
+        return True
+
+    lengths = [name for name in ends if surveys.file.literals[name].lengths]
+    asked = unit.value > 3 and _is_miniature(surveys.at({}))
+    return list(ends) if asked and not runs(lengths) and runs(ends) else lengths
 
 
 def _numbers_rows(surveys: Surveys, unit: Unit) -> bool:
