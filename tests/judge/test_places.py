@@ -42,3 +42,20 @@ def test_in_an_interpreted_kernel_the_place_is_the_kernels_own_line() -> None:
     cut = lines.partition("AttributeError")[2]  # of long ones the beginning is left out
     error = WorkerError("InterpreterError", "nothing", unsupported=False, evidence={"traceback": cut})
     assert raised(error).message == "InterpreterError: nothing (candidate.py:17, in gelu)"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("AssertionError('ranks')", "AssertionError: ranks"),
+        ("InterpreterError('InterpreterError(\"AssertionError(\\'ranks\\')\")')", "AssertionError: ranks"),
+        ("ValueError('a', 2)", "ValueError: ('a', 2)"),
+        ("KeyError(x)", "KeyError: x"),
+        ("ValueError()", "ValueError: "),
+        ("nothing", "InterpreterError: nothing"),
+    ],
+)
+def test_of_an_error_in_an_interpreted_kernel_its_cause_is_told(text: str, told: str) -> None:
+    assert raised(WorkerError("InterpreterError", text, unsupported=False, evidence={})).message == told
+    other = WorkerError("ValueError", text, unsupported=False, evidence={})
+    assert raised(other).message == f"ValueError: {text}"

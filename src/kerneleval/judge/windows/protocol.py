@@ -16,12 +16,13 @@ window's memory looks like, ``worker/child.py`` is the other end.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -597,6 +598,10 @@ _MOST_CLAIMS = 32
 """Claims of tampering that are read from one answer."""
 
 
+_CAUSE = re.compile(r"(?P<kind>\w+)\((?P<text>.*?),?\)", re.DOTALL)
+"""What Triton's interpreter says of an error that it met: how Python shows it."""
+
+
 def raised(error: WorkerError) -> Failed:
     """The outcome of a candidate that raised during a call."""
     if error.kind == "GradientWrittenError":
@@ -607,7 +612,12 @@ def raised(error: WorkerError) -> Failed:
     if error.kind == "MissingGradientError":
         evidence = error.evidence | {"what": "gradient"}
         return Failed(stage="call", reason="exception", message=str(error)[:500], evidence=evidence)
-    message = f"{error.kind}: {error}"[:900] + place(error)
+    kind, text = error.kind, str(error)
+    while kind == "InterpreterError" and (cause := _CAUSE.fullmatch(text)):  # one for each function that called another
+        kind, text = cause["kind"], cause["text"]
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            text = str(ast.literal_eval(text))
+    message = f"{kind}: {text}"[:900] + place(error)
     return Failed(stage="call", reason="exception", message=message, evidence=error.evidence)
 
 
