@@ -420,6 +420,12 @@ def test_signals_are_named(tmp_path):
         compiler.run_compiler(["/bin/sh", "-c", "kill -SEGV $$"], tmp_path, 10)
 
 
+def test_a_compiler_that_computes_for_too_long_is_told(tmp_path):
+    with pytest.raises(BuildError, match="computed for more than 1 s, which is the limit"):
+        compiler.run_compiler(["/bin/sh", "-c", "sleep 0.3; sh -c 'while :; do :; done'"], tmp_path, 60, cpu_s=1)
+    assert compiler.run_compiler(["/bin/sh", "-c", "echo done"], tmp_path, 60, cpu_s=1) == "done\n"
+
+
 def test_the_toolchain_names_compiler_flags_and_processor():
     text = languages.find("cpp").toolchain("cpu", "")
     assert "-march=native" in text

@@ -146,13 +146,20 @@ def tool_version(path: str) -> str:
     return next((line for line in lines if re.search(r"\d+\.\d+", line)), path)
 
 
-def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: Mapping[str, str] | None = None) -> str:
+def run_compiler(
+    command: Sequence[str],
+    cwd: Path,
+    timeout_s: float,
+    further: Mapping[str, str] | None = None,
+    cpu_s: int | None = None,
+) -> str:
     """Runs one compiler to its end, without a shell, in a session of its own that is killed as a whole when time is up.
     Returns the first 8 KiB of its output (warnings).
 
     The environment holds only PATH, LANG and TMPDIR (``cwd``), so that nothing of the caller's leaks in, and
-    ``further`` variables that this compiler needs. Raises BuildError: exit status other than 0, or out of time, with
-    the first 8 KiB of its output; InfrastructureError: the program cannot be started.
+    ``further`` variables that this compiler needs. Each of its programs may compute for ``cpu_s`` seconds. Raises
+    BuildError: exit status other than 0, or out of time, with the first 8 KiB of its output; InfrastructureError: the
+    program cannot be started.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TMPDIR": str(cwd)} | dict(
         further or {}
@@ -170,6 +177,9 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
         )
     except OSError as error:
         raise InfrastructureError(f"{command[0]} cannot be started: {error}") from error
+    if cpu_s is not None and hasattr(resource, "prlimit"):
+        with contextlib.suppress(OSError):  # it has ended
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
     assert process.stdout is not None
     head = bytearray()
     reader = threading.Thread(target=_read_head, args=(process.stdout, head), daemon=True)
@@ -188,14 +198,23 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
     reader.join(timeout=5)
     log = head.decode(errors="replace")
     if status != 0:
-        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-        seconds = time.monotonic() - started
-        why = f"{Path(command[0]).name} failed ({how}, after {seconds:.1f} s)"
-        if status == -signal.SIGXFSZ or str(signal.strsignal(signal.SIGXFSZ)) in log:
-            limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-            why += f": it writes a file of more than {limit_bytes >> 20} MiB, which is the limit"
-        raise BuildError(why, _own_line_first(log))
+        failed = f"{Path(command[0]).name} failed ({_how(status)}, after {time.monotonic() - started:.1f} s)"
+        raise BuildError(failed + _beyond(status, log, cpu_s), _own_line_first(log))
     return log
+
+
+def _how(status: int) -> str:
+    return f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+
+
+def _beyond(status: int, log: str, cpu_s: int | None) -> str:
+    """Beyond which limit a compiler went, to be told; empty: none. Programs that it starts end by the signal, too."""
+    if status == -signal.SIGXFSZ or str(signal.strsignal(signal.SIGXFSZ)) in log:
+        limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        return f": it writes a file of more than {limit_bytes >> 20} MiB, which is the limit"
+    if cpu_s and (status == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in log):
+        return f": it computed for more than {cpu_s} s, which is the limit"
+    return ""
 
 
 def _own_line_first(log: str) -> str:
@@ -213,6 +232,7 @@ def compile_into(
     cwd: Path,
     timeout_s: float,
     further: Mapping[str, str] | None = None,
+    cpu_s: int | None = None,
 ) -> None:
     """Runs a compiler that makes one file, ``out``, which is there as a whole or not at all: a killed build leaves no
     half. ``command`` has program and flags, before ``-I.`` and ``-o``; ``inputs`` follow these: sources, relative to
@@ -221,7 +241,7 @@ def compile_into(
     """
     made = out.with_name(f"{out.name}.{os.getpid()}")
     try:
-        run_compiler([*command, "-I.", "-o", str(made.absolute()), *inputs], cwd, timeout_s, further)
+        run_compiler([*command, "-I.", "-o", str(made.absolute()), *inputs], cwd, timeout_s, further, cpu_s)
         made.replace(out)
     finally:
         made.unlink(missing_ok=True)
