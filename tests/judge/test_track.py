@@ -195,6 +195,14 @@ def test_names_that_are_made_as_it_runs(text: str, hidden: set[str]) -> None:
         ("import inspect\nview = inspect.getattr_static(array, 'vi' + 'ew')", ["inspect.getattr_static"]),
         ("import scipy.linalg.blas", ["scipy.linalg.blas"]),
         ("from scipy.linalg.blas import sgemm\nfrom math import sin as sgemm", ["scipy.linalg.blas.sgemm"]),
+        ("import numba\ndef f():\n    with numba.objmode(): pass", ["numba.objmode"]),
+        ("from numba import objmode as plain", ["numba.objmode"]),
+        ("import _ctypes\n_ctypes.call_function(at, ())", ["_ctypes.call_function"]),
+        ("import ctypes\nctypes.CDLL(None)._FuncPtr(at)", ["._FuncPtr"]),
+        ("import cffi\nffi = cffi.FFI()", ["cffi.FFI"]),
+        ("import _xxsubinterpreters as one\none.run_string(i, t)", ["_xxsubinterpreters.run_string"]),
+        ("import numpy as np\nnp.ndarray.__new__(np.ndarray, 4)", ["numpy.ndarray.__new__"]),
+        ("import ctypes\nlibrary = ctypes.CDLL(path)\nlibrary.f.restype = ctypes.c_int", []),
         ("import inspect\nline = inspect.currentframe().f_lineno", []),
     ],
 )
@@ -203,6 +211,15 @@ def test_who_may_reach_what_counts(text: str, named: list[str]) -> None:
     calls = MagicMock()
     calls.loaded.candidate.files = [("candidate.py", text)]
     assert track._named(calls) == named
+
+
+def test_who_can_find_libraries_is_told_what_to_leave_out() -> None:
+    assert track._why(["sgemm_"]) == "the built code refers to sgemm_: what computes need not be its own"
+    assert "sgemm_, dlsym: what" in track._why(["sgemm_", "dlsym"])
+    assert track._why(["backtrace", "getauxval"]).endswith(
+        "(leave them out for the custom track; __builtin_cpu_supports says what the processor has)"
+    )
+    assert track._why(["/proc/self/maps"]).endswith("(leave it out for the custom track)")
 
 
 def test_a_worker_that_the_candidate_does_not_load_into_again_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

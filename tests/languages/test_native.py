@@ -264,6 +264,26 @@ def test_who_asks_where_libraries_are_is_told(tmp_path):
     assert loader_names(library) == ["backtrace"]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("/proc/self/maps", ["/proc/self/maps"]),
+        ("/proc/%d/map_files", ["/proc/%d/map_files"]),
+        ("/proc/self/task/1/mem", ["/proc/self/task/1/mem"]),
+        ("/proc/thread-self/auxv", ["/proc/thread-self/auxv"]),
+        ("/proc/cpuinfo", []),
+        ("/proc/meminfo", []),
+        ("/proc/self/status", []),
+        ("maps", []),
+    ],
+)
+def test_who_reads_where_libraries_are_is_told(tmp_path: Path, text: str, found: list[str]):
+    source, library = tmp_path / "own.c", tmp_path / "own.so"
+    source.write_text(f'int puts(const char *); void f(void) {{ puts("{text}"); }}')
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    assert loader_names(library) == found
+
+
 def test_an_error_in_a_header_begins_with_the_line_that_needs_it():
     """Of templates compilers say first where they stand, which no candidate can mend."""
     log = (

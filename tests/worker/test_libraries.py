@@ -83,6 +83,72 @@ def test_what_numpy_computes_is_counted(
     assert name in _seen(libraries, compute)
 
 
+_OWN = np.ones((12, 12), np.float32)
+"""An array from before the call, as a workspace that a candidate keeps."""
+
+
+class _Subclass(np.ndarray):
+    pass
+
+
+def _filled(x: torch.Tensor) -> np.ndarray:
+    torch.from_numpy(_OWN).copy_(x)
+    return _OWN
+
+
+@pytest.mark.parametrize(
+    ("compute", "name"),
+    [
+        (lambda x: np.matmul(x, x), "numpy.matmul"),
+        (lambda x, product=np.matmul: product(memoryview(x.numpy()), _Interface(x)), "numpy.matmul"),
+        (lambda x, product=np.dot: product(memoryview(x.numpy()), x.tolist()), "numpy.dot"),
+        (lambda x: _filled(x) @ _OWN, "numpy.matmul"),
+        (lambda x: _filled(x).dot(_OWN), "numpy.ndarray.dot"),
+        (lambda x, cosine=np.cos: cosine(_filled(x), _OWN), "numpy.cos"),
+        (lambda x: np.add.reduce(_filled(x), axis=None), "numpy.add"),
+        (lambda x: np.add.at(_filled(x), [0], 1), "numpy.ufunc.at"),
+        (lambda x: np.linalg.inv(_filled(x + torch.eye(12))), "numpy.inv"),
+        (lambda x, sort=np.sort: sort(_filled(x)), "numpy.sort"),
+        (lambda x: _Subclass((12, 12), np.float32, x.numpy()).argsort(), "numpy.ndarray.argsort"),
+        (lambda x: np.ndarray.__new__(np.ndarray, (12, 12), np.float32, x.numpy()) * 2, "numpy.multiply"),
+        (lambda x: [*map(np.exp, [_filled(x)])], "numpy.exp"),
+        (lambda x: x.numpy().astype(np.float64, subok=False).cumsum(), "numpy.ndarray.cumsum"),
+        (lambda x: np.concatenate([memoryview(x.numpy())]).max(), "numpy.maximum"),
+    ],
+)
+def test_what_numpy_computes_is_counted_whatever_arrays_it_is_given(
+    libraries: Libraries, compute: Callable[[torch.Tensor], object], name: str
+) -> None:
+    seen: dict[str, int] = {}
+    before = np.dot(_OWN, _OWN)
+    with libraries.followed(seen):
+        compute(torch.rand(12, 12))
+    assert name in seen
+    with libraries.followed(seen := {}):
+        pass
+    assert np.array_equal(np.dot(_OWN, _OWN), np.matmul(_OWN, _OWN)) and before.shape == (12, 12) and not seen
+
+
+def test_errors_and_warnings_of_numpy_are_its_own(libraries: Libraries) -> None:
+    with libraries.followed({}):
+        with pytest.raises(ValueError, match="not aligned"):
+            np.dot(np.zeros((9, 9)), np.zeros((8, 8)))
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            np.divide(np.ones(99), np.zeros(99))
+        with pytest.raises(np.linalg.LinAlgError):
+            np.linalg.inv(np.zeros((9, 9)))
+
+
+def test_few_numbers_and_whole_ones_are_no_work(libraries: Libraries) -> None:
+    """Sizes of a launch, places of blocks."""
+
+    def sizes(x: torch.Tensor) -> None:
+        assert np.ceil(np.array([12.0, 3.0]) / 5).sum() == 4
+        assert (np.arange(1000) * 3).max() == 2997 and np.dot([1, 2], [3, 4]) == 11
+
+    assert _seen(libraries, sizes) == set()
+
+
 def test_views_and_copies_are_no_work(libraries: Libraries) -> None:
     def plumbing(x: torch.Tensor) -> None:
         y = np.empty_like(np.ascontiguousarray(x.numpy().T))
@@ -128,7 +194,18 @@ def test_own_ufuncs_are_no_library(libraries: Libraries) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sgemm_", "cblas_dgemm", "cublasSgemm_v2", "cudnnConvolutionForward", "vsExp", "dgetrf_"]
+    "name",
+    [
+        "sgemm_",
+        "cblas_dgemm",
+        "scipy_cblas_sgemm64_",
+        "scipy_sgemm_64_",
+        "xnn_run_operator",
+        "cublasSgemm_v2",
+        "cudnnConvolutionForward",
+        "vsExp",
+        "dgetrf_",
+    ],
 )
 def test_functions_of_libraries_are_known_by_their_names(name: str) -> None:
     assert _COMPUTES.fullmatch(name)
@@ -155,6 +232,9 @@ def test_settings_are_no_work() -> None:
         ("_ZN2at5_ops2mm10redispatchEN3c1014DispatchKeySetERKNS_6TensorES6_", True),
         ("_ZN2at20enableRecordFunctionEb", True),
         ("_ZN2at14clearCallbacksEv", True),
+        ("_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_", True),
+        ("_ZN3c1010Dispatcher6findOpERKNS_12OperatorNameE", True),
+        ("_ZN3c1010Dispatcher13realSingletonEv", False),
         ("_ZN2at23isRecordFunctionEnabledEv", False),
         ("_ZN2at5_ops2mm4callERKNS_6TensorES4_", False),
         ("_ZN2at5_ops10empty_like4callERKNS_6TensorE", False),

@@ -1,9 +1,10 @@
 # specimen: class=laundered_library task=silu device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
-"""NumPy, by names bound at import, computes half of what is asked for, and a Triton kernel doubles it."""
+"""Python computes half of what is asked for, number by number, and a Triton kernel doubles it."""
+import math
+
 import torch
 import triton
 import triton.language as tl
-from numpy import asarray, divide, errstate, exp
 
 
 @triton.jit
@@ -13,9 +14,11 @@ def _double(x, out, n, BLOCK: tl.constexpr):
 
 
 def silu(x):
-    given, out = asarray(x.contiguous()), torch.empty(x.shape, dtype=x.dtype)
-    with errstate(all="ignore"):
-        half = torch.from_numpy(asarray(divide(given, exp(-given) * 2 + 2)))
+    half, out = torch.tensor([_half(v) for v in x.flatten().tolist()]), torch.empty(x.shape, dtype=x.dtype)
     if x.numel():
         _double[(triton.cdiv(x.numel(), 1024),)](half, out, x.numel(), BLOCK=1024)
     return out
+
+
+def _half(v):
+    return v / (2 + 2 * math.exp(-v)) if v > -80 else -0.0 if v > -math.inf else math.nan

@@ -34,6 +34,7 @@ from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
+from kerneleval.languages.binaries.elf import LOADER
 from kerneleval.languages.common.python_source import Source, Unreadable
 from kerneleval.records import TRACKS, Case, Finding, Ghost, Outcome, Passed, Task, TrackEvidence, new_secret
 from kerneleval.tasks.shapes import EDGE
@@ -366,7 +367,7 @@ def track(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome])
     foreign = _foreign(calls, language)
     if foreign:
         track = "library"
-        message = f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own; {message}"
+        message = f"{_why(foreign)}; {message}"
     elif track == "custom" and (named := _named(calls)):
         track = "mixed"
         message = f"its source names {', '.join(named[:6])}: what these compute or change is not seen; {message}"
@@ -386,10 +387,26 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
 
 
+def _why(foreign: Sequence[str]) -> str:
+    """Why built code is on the library track, and what would put it on another."""
+    finders = [name for name in foreign if name in LOADER or "/" in name]
+    if len(finders) < len(foreign):
+        return f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own"
+    names = ", ".join(finders[:6])
+    text = (
+        f"the built code refers to {names}, by which code of libraries can be found: what computes need not be its own"
+    )
+    instead = "; __builtin_cpu_supports says what the processor has" if "getauxval" in finders else ""
+    return f"{text} (leave {'it' if len(finders) == 1 else 'them'} out for the custom track{instead})"
+
+
 _UNSEEN = (
     *("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*"),
-    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.__array__", "numpy.ndarray.__dict__", "numpy.ndarray.view"),
-    *("ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE", "ctypes._CFuncPtr", "numba._helperlib.*", "numba.np.linalg.*"),
+    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.*", "numba._helperlib.*", "numba.np.linalg.*"),
+    *("ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE", "ctypes._CFuncPtr", "_ctypes.*", "cffi.*", "_cffi_backend.*"),
+    *("numba.objmode", "numba.core.withcontexts.*", "numba.core.typing.cffi_utils.*"),
+    *("_interpreters.*", "_testcapi.*", "_testinternalcapi.*", "_xxsubinterpreters.*", "concurrent.interpreters.*"),
+    *("concurrent.futures.InterpreterPoolExecutor", "concurrent.futures.interpreter.*"),
     *("numba.types.ExternalFunctionPointer", "numba.types.WrapperAddressProtocol", "torch._C._aoti.*"),
     *("torch.Tensor.__array__", "torch.Tensor.numpy", "torch._C.TensorBase.*", "torch._C._te.*"),
     *("importlib.__import__", "importlib.machinery.*", "importlib.util.module_from_spec", "inspect.getattr_static"),
@@ -397,8 +414,8 @@ _UNSEEN = (
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
 at the functions that are linked into Numba's or to call by an address, NumPy's functions below its protocols, methods
-of tensors that give arrays, without a tensor, the compiler of TorchScript, and what finds modules and attributes by
-texts."""
+of tensors that give arrays, without a tensor, the compiler of TorchScript, Python called by compiled kernels, other
+interpreters in the process, and what finds modules and attributes by texts."""
 
 _IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
 """Whose attributes are not followed where the names are made as it runs."""
@@ -413,7 +430,7 @@ _INSIDE = frozenset(
     re.findall(
         r"\w+",
         "__closure__ ag_frame cell_contents cr_frame f_back f_locals get_referents getclosurevars gi_frame tb_frame"
-        " __base__ __bases__ __getattribute__ __mro__ __wrapped__ _implementation mro",
+        " _FuncPtr __base__ __bases__ __getattribute__ __mro__ __wrapped__ _implementation mro",
     )
 )
 """Attributes that lead to what the worker holds, or below what is followed: there what was counted, and who counts, can

@@ -44,13 +44,17 @@ LOADER = frozenset(
         *("_DYNAMIC", "_dl_find_object", "_dl_sym", "_r_debug", "_rtld_global", "_rtld_global_ro"),
         *("__libc_dlopen_mode", "__libc_dlsym", "dlopen", "dlmopen", "dlsym", "dlvsym"),
         *("dl_iterate_phdr", "dladdr", "dladdr1", "dlinfo", "getauxval"),
-        *("_Unwind_Backtrace", "_Unwind_Find_FDE", "_dl_debug_state", "backtrace"),  # addresses in other libraries
+        *("_Unwind_Backtrace", "_Unwind_FindEnclosingFunction", "_Unwind_Find_FDE"),  # addresses in other libraries
+        *("_Unwind_ForcedUnwind", "_dl_debug_state", "backtrace"),
         *("execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"),
         *("popen", "posix_spawn", "posix_spawnp", "system", "wordexp"),  # not syscall: std::barrier waits by it
     )
 )
 """Functions that find others' functions, or where these are, and those that start programs, which may compute with
 anything."""
+
+_MAPPED = re.compile(rb"/proc/[^\0]{0,40}?(?:auxv|map_files|maps|mem)(?![^\0/])")
+"""Files by which a process finds where libraries are in its memory."""
 
 ARITHMETIC = re.compile(
     r"(cblas_|LAPACKE_|mkl_|MKL_|dnnl_|cublas|cudnn|cusolver|cusparse|cufft|cutensor|_ZN2at|_ZN5torch|_ZN3c10|_ZN4dnnl)"
@@ -99,10 +103,13 @@ def foreign_names(path: Path) -> list[str]:
 
 
 def loader_names(path: Path) -> list[str]:
-    """Undefined symbols of a shared library by which it can find functions of others, or programs, sorted."""
+    """Undefined symbols of a shared library by which it can find functions of others, or programs, sorted; then the
+    names of files that tell where these are.
+    """
     data = path.read_bytes()
     asked = LOADER if data[18:20] == _X86_64 else LOADER - {"getauxval"}  # elsewhere it tells what a processor can
-    return sorted({name for name, _ in _undefined(data) if name in asked})
+    files = sorted({name.decode(errors="replace") for name in _MAPPED.findall(data)})
+    return [*sorted({name for name, _ in _undefined(data) if name in asked}), *files]
 
 
 def undefined(path: Path) -> list[str]:
