@@ -458,6 +458,11 @@ def partial_columns(t: torch.Tensor) -> torch.Tensor:
     return t
 
 
+def flat(t: torch.Tensor, which: slice) -> torch.Tensor:
+    t.view(-1)[which] = 40
+    return t
+
+
 def poked(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
     def poke(t: torch.Tensor) -> torch.Tensor:
         t[3, 5] = value
@@ -482,6 +487,12 @@ MUTANTS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "shift": (lambda t: t + 0.25, "shifted"),
     "last rows": (partial_rows, "tail_wrong"),
     "last columns": (partial_columns, "tail_wrong"),
+    "last elements": (lambda t: flat(t, slice(-5, None)), "tail_wrong"),
+    "last of all": (lambda t: flat(t, slice(-1, None)), "tail_wrong"),
+    "one row and a half": (lambda t: flat(t, slice(-t.shape[1] * 3 // 2, None)), "tail_wrong"),
+    "five of the last row": (lambda t: flat(t, slice(-9, -4)), "tail_wrong"),
+    "first elements": (lambda t: flat(t, slice(0, 5)), "wrong"),
+    "five in the middle": (lambda t: flat(t, slice(-999, -994)), "wrong"),
     "one row": (lambda t: t.index_fill(0, torch.tensor([17]), 3.0), "rows_wrong"),
     "rows permuted": (lambda t: t.roll(1, 0), "permuted"),
     "transposed": (lambda t: t.T.reshape(t.shape).clone(), "permuted"),

@@ -79,3 +79,15 @@ def test_an_exception_whose_text_and_class_are_odd_is_told() -> None:
     assert (told["kind"], told["message"], type(told["message"])) == ("OddError", "said", str)
     told = _error("go", NoClassError())
     assert (told["kind"], told["unsupported"]) == ("NoClassError", False)
+
+
+def test_of_a_long_traceback_both_ends_are_told() -> None:
+    """The cause comes first, and where it led to last."""
+    try:
+        try:
+            raise ValueError("begin" + "x" * 5000)
+        except ValueError as error:
+            raise RuntimeError("end") from error
+    except RuntimeError as error:
+        lines = _error("go", error)["traceback"]
+    assert len(lines) == 4000 and "begin" in lines and lines.endswith("end\n")

@@ -617,7 +617,10 @@ def _error(operation: str, error: BaseException) -> dict[str, Any]:
     try:
         said = str(error) if not isinstance(error, SystemExit) else f"the candidate called exit({error.code!r})"
         text = str.__getitem__(said, slice(_TRACEBACK_CHARS))  # of a string of another class too
-        lines = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+        lines = "".join(traceback.format_exception(error))
+        if len(lines) > _TRACEBACK_CHARS:  # the cause, which comes first, and where it led to
+            half = _TRACEBACK_CHARS // 2
+            lines = f"{lines[:half]}\n...\n{lines[5 - half :]}"
     except BaseException:  # noqa: BLE001 - its text is the candidate's code too
         text, lines = "its text cannot be read", ""
     return {

@@ -49,7 +49,14 @@ _FRAME = re.compile(
 )
 """The innermost frame of no library in what it prints."""
 
-_WHEN = {"collect": "the copying of its outputs", "go": "its calls", "load": "its loading"}
+_WHEN = {
+    "build": "its build",
+    "collect": "the copying of its outputs",
+    "go": "its calls",
+    "load": "its loading",
+    "module": "the making of its module",
+    "prepare": "the preparation of its calls",
+}
 """What the worker did, for who does not know its messages."""
 
 _WORKER_MESSAGE_BYTES = 4 << 20
@@ -344,7 +351,7 @@ class Worker:
         except Closed:
             raise self._ended(operation) from None
         except WireTimeout as error:
-            raise self._kill("timeout", f"no answer to '{operation}' {error}{self._where()}") from None
+            raise self._kill("timeout", f"{_when(operation)} did not end {error}{self._where()}") from None
         except WireError as error:
             raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
         if no_more:
@@ -512,7 +519,7 @@ class Worker:
         used = reaper.resident_bytes(self._slot, self.pid)
         if used > self._memory_bytes:
             sizes = f"{used >> 20} MiB of memory; the limit is {self._memory_bytes >> 20} MiB"
-            raise self._kill("memory_limit", f"during '{operation}' it took {sizes}")
+            raise self._kill("memory_limit", f"during {_when(operation)} it took {sizes}")
 
     def _raised(self, answer: Mapping[str, Any]) -> WorkerError:
         kind = str(answer.get("kind", ""))[:200]
@@ -539,7 +546,7 @@ class Worker:
             text = f"the worker closed its connection during '{operation}'"
             return WorkerFailure("protocol", text, failure.evidence)
         failure.evidence["exit_code"] = code
-        when = _WHEN.get(operation, f"'{operation}'")
+        when = _when(operation)
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             if -code == signal.SIGXCPU:
@@ -588,3 +595,7 @@ def _environment(device: str, root: Path) -> dict[str, str]:
     if torch_device(device) == "cpu":
         environment |= _KEEP_PAGES | _BIND_HELPERS
     return environment
+
+
+def _when(operation: str) -> str:
+    return _WHEN.get(operation, f"'{operation}'")

@@ -297,7 +297,9 @@ def _bind(
     module_class = _module_class(module, entry, own)
     if forward is None and module_class is None:
         looked = ", ".join(tried) + (" (a function or a class)" if entry else ", class ModelNew")
-        raise LoadError(f"no entry point: looked for {looked}; callables there are {_callables(language, module, own)}")
+        there = _callables(language, module, own)
+        hint = " (rename one, or name it by --entry)" if there != "none" else ""
+        raise LoadError(f"no entry point: looked for {looked}; callables there are {there}{hint}")
     explicit = candidate.backward_entry
     bases = dict.fromkeys(n for n in (name, *([] if entry else names)) if n)
     backward_names = [explicit] if explicit else [*(f"{n}_backward" for n in bases), "backward"]
