@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import pickle
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from kerneleval.worker import libraries as module
+from kerneleval.worker.below import Extensions
 from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Libraries, _is_past_the_dispatcher
 
 
@@ -252,7 +255,8 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     pytest.importorskip("pyarrow")
     pytest.importorskip("llvmlite")
     source, library, other = tmp_path / "own.c", tmp_path / "own.so", tmp_path / "other.so"
-    source.write_text("__attribute__((weak)) void sgemm_(void); void f(void) { sgemm_(); }")
+    code = "__attribute__((weak)) void sgemm_(void); void *dlsym(void *, const char *);"
+    source.write_text(f"{code} void *f(void) {{ sgemm_(); return dlsym(0, 0); }}")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     shutil.copyfile(library, other)
     shutil.copyfile(library, launcher := tmp_path / "__triton_launcher.cpython-311-x86_64-linux-gnu.so")
@@ -276,8 +280,9 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     ).replace("import ctypes\n", "import ctypes.util\n", 1)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after, mapped = ended.stdout.strip().split("\n")
-    assert before == "{'own.so: sgemm_': 1}"
-    assert after == "['own.so'] {'own.so: sgemm_': 1, 'ctypes.from_address': 1} ['pyarrow']"
+    linked = "'own.so: dlsym': 1, 'own.so: sgemm_': 1"
+    assert before == f"{{{linked}}}"
+    assert after == f"['own.so'] {{{linked}, 'ctypes.from_address': 1}} ['pyarrow']"
     assert mapped == "['other', 'own.so']"
 
 
@@ -331,6 +336,7 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "    if not (child := os.fork()):\n"
         "        seen = Libraries()\n"
         "        import own\n"
+        "        seen.loaded()\n"
         "        getattr(own, name)()\n"
         "        print(name, sorted(seen.looked_up), flush=True)\n"
         "        os._exit(0)\n"
@@ -338,3 +344,43 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code, *told], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == [f"{name} {looked_up}" for name, looked_up in told.items()]
+
+
+def test_programs_that_ended_before_the_candidate_was_there_compute_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a compiler does that builds a library of its own; what lives on may be told of every call."""
+    living = {1}
+    monkeypatch.setattr(module, "_living", lambda: set(living))
+    one = Libraries()
+    one._started("fork_exec")
+    assert one.looked_up == {}
+    living.add(2)
+    assert one.looked_up == {"process.fork_exec": 1}
+    living.remove(2)
+    one.loaded()
+    one._started("os.fork")
+    assert one.looked_up == {"process.os.fork": 1}
+
+
+def test_who_waits_to_be_reaped_has_ended() -> None:
+    one = subprocess.Popen(["sleep", "600"])
+    try:
+        assert {one.pid, os.getpid()} <= module._living()
+        one.kill()
+        os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+        assert one.pid not in module._living()
+    finally:
+        one.kill()
+        one.wait()
+
+
+def test_functions_that_ctypes_found_in_own_files_are_made_no_ops(tmp_path: Path) -> None:
+    for name in ("own", "other"):
+        (tmp_path / f"{name}.c").write_text("int f(int x) { return x + 7; }")
+        command = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / f"{name}.so"), str(tmp_path / f"{name}.c")]
+        subprocess.run(command, check=True)
+    own, other = (ctypes.CDLL(str(tmp_path / f"{name}.so")).f for name in ("own", "other"))
+    extensions = Extensions()
+    extensions.mute(True, frozenset((str(tmp_path / "own.so"),)))
+    assert (own(1), other(1)) == (0, 8)
+    extensions.mute(False)
+    assert (own(1), other(1)) == (8, 8)

@@ -111,6 +111,7 @@ class Extensions:
 
     def __init__(self) -> None:
         self._muted: list[tuple[Any, int]] = []
+        self._found: list[tuple[Any, int]] = []
         none = lambda *_args: None  # noqa: E731
         plain = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
         keyed = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -133,19 +134,44 @@ class Extensions:
             if file.endswith(".so")
         ]
 
-    def mute(self, on: bool) -> None:
-        """``on``: replace their functions by no-ops, also where a reference was kept; else put them back."""
+    def mute(self, on: bool, files: frozenset[str] = frozenset()) -> None:
+        """``on``: replace their functions by no-ops, also where a reference was kept, and those of these files that
+        ``ctypes`` has found; else put them back.
+        """
         for definition, function in self._muted:
             definition.function = function
-        self._muted = []
+        for place, address in self._found:
+            place.value = address
+        self._muted, self._found = [], []
         if not on:
             return
+        for place in _found_by_ctypes(files):
+            self._found.append((place, place.value))
+            place.value = ctypes.cast(_NOTHING, ctypes.c_void_p).value
         for _, functions in self.found():
             for one in functions:
                 definition = _Builtin.from_address(id(one)).definition.contents
                 nothing = self._nothing[bool(definition.flags & _WITH_KEYWORDS)]
                 self._muted.append((definition, definition.function))
                 definition.function = ctypes.cast(nothing, ctypes.c_void_p).value
+
+
+_NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
+_FUNCTION: type = type(_NOTHING).__mro__[1]
+"""What all functions that ``ctypes`` calls are instances of."""
+
+
+def _found_by_ctypes(files: frozenset[str]) -> list[Any]:
+    """Where functions that ``ctypes`` has found in some files hold their address."""
+    spans = []
+    with contextlib.suppress(OSError):  # no Linux
+        for line in Path("/proc/self/maps").read_text().splitlines() if files else ():
+            parts = line.split(None, 5)
+            if len(parts) == 6 and parts[5] in files:
+                spans.append(range(*(int(end, 16) for end in parts[0].split("-"))))
+    functions = [one for one in gc.get_objects() if spans and issubclass(type(one), _FUNCTION)]
+    places = [ctypes.c_void_p.from_buffer(function) for function in functions]
+    return [place for place in places if any((place.value or 0) in span for span in spans)]
 
 
 def _mapped(*folders: str) -> bool:

@@ -190,6 +190,7 @@ class Worker:
         allow_processors(self.processors)  # an OpenMP library of its own bound this thread
         claims = self._tampering()
         self.guard.when = "call"
+        self.observing.loaded()
         return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": claims}
 
     def _tampering(self) -> list[dict[str, str]]:

@@ -19,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from kerneleval.languages.binaries.elf import LOADER, undefined
+from kerneleval.languages.binaries.elf import LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
 
 __all__ = ["Libraries"]
@@ -164,7 +165,12 @@ class Libraries:
 
     def __init__(self) -> None:
         self._looked_up: dict[str, int] = {}
+        self._at_load: dict[str, int] = {}  # programs that it started before it was there
+        self._is_loaded = False
+        self._living = _living()
         self._native: dict[str, int] = {}
+        self.files: set[str] = set()
+        """Paths of :attr:`native`."""
         self._packages: dict[str, int] = {}
         self._mapped: set[str] = set()
         with contextlib.suppress(OSError):  # no Linux
@@ -179,11 +185,18 @@ class Libraries:
 
         def fork_exec(*arguments: Any) -> Any:
             if _is_for_candidate(sys._getframe().f_back):
-                self._looked_up["process.fork_exec"] = 1
+                self._started("fork_exec")
             return start(*arguments)
 
         _posixsubprocess.fork_exec = fork_exec
         vars(subprocess)["_fork_exec"] = fork_exec
+
+    def _started(self, how: str) -> None:
+        (self._looked_up if self._is_loaded else self._at_load)[f"process.{how}"] = 1
+
+    def loaded(self) -> None:
+        """The candidate is there: what it starts from now on may know its inputs."""
+        self._is_loaded = True
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _LOOKING_UP:
@@ -200,7 +213,7 @@ class Libraries:
                 self._looked_up["ctypes.call_function"] = 1  # by an address
         elif event in _STARTING:
             if _is_for_candidate(sys._getframe().f_back):
-                self._looked_up[f"process.{event}"] = 1
+                self._started(event)
         elif event == "import" and arguments and arguments[0] in _INTERPRETERS:
             self._looked_up[f"process.{arguments[0]}"] = 1
         elif event in ("import", "ctypes.dlopen") and arguments:
@@ -217,19 +230,23 @@ class Libraries:
                 self._packages[package] = 1
         elif _is_own(path):
             file = os.path.basename(path.removesuffix(" (deleted)"))
-            if not _OF_TRITON.fullmatch(file):
+            of_triton = bool(_OF_TRITON.fullmatch(file))
+            if not of_triton:
                 self._native[file[:100]] = 1
+                self.files.add(path)
             with contextlib.suppress(OSError):
-                for name in undefined(Path(path)):
-                    if _computes(name) or _is_past_the_dispatcher(name):
+                finding = [] if of_triton else loader_names(Path(path))
+                for name in (*undefined(Path(path)), *finding):
+                    if name in finding or _computes(name) or _is_past_the_dispatcher(name):
                         self._looked_up[f"{file}: {_plain(name)}"[:100]] = 1
 
     @property
     def looked_up(self) -> dict[str, int]:
         """Functions of libraries that were looked up by ``ctypes`` so far, or that its native code is linked with:
-        ``ctypes.name`` or ``file: name`` -> 1. And how it started processes, ``process.os.fork``, which may compute.
+        ``ctypes.name`` or ``file: name`` -> 1. And how it started processes, ``process.os.fork``, which may compute,
+        but for those that it started when it was loaded, where all have ended, as compilers have.
         """
-        return dict(self._looked_up)
+        return self._looked_up | (self._at_load if self._at_load and _living() - self._living else {})
 
     @property
     def native(self) -> list[str]:
@@ -290,6 +307,20 @@ def _is_for_candidate(frame: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return True
+
+
+def _living() -> set[int]:
+    """Processes of this user that have not ended; where the system does not say, one that is nobody's."""
+    found = set()
+    try:
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it has just ended
+                if os.stat(f"/proc/{name}").st_uid == os.geteuid():
+                    state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+                    found |= set() if state in "ZX" else {int(name)}
+    except OSError:
+        found.add(-time.monotonic_ns())
+    return found
 
 
 def _package(path: str) -> str:

@@ -72,6 +72,10 @@ class Observing:
         """Functions that these objects hold now are to stay what they are."""
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
 
+    def loaded(self) -> None:
+        """The candidate is there."""
+        self._libraries.loaded()
+
     def begin(self, loaded: Loaded, *, record: bool, mute: bool, inputs: Any = None) -> AbstractContextManager[Any]:
         """Count launches from now on, or make them no-ops; what is to be around the calls. With ``inputs``, the memory
         where the inputs are, see what lies elsewhere in the arguments of launches.
@@ -81,7 +85,7 @@ class Observing:
         loaded.mute(mute)
         self._contents = Contents(inputs)
         loaded.look(None if inputs is None else self._contents.keep)
-        self._extensions.mute(mute)
+        self._extensions.mute(mute, frozenset(self._libraries.files))
         loaded.watch(True)
         return self._recording() if record else contextlib.nullcontext()
 

@@ -149,11 +149,14 @@ class Subject:
             raise
         answer = runner.worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S)
         self._calls.loaded.note(answer)
+        libraries = _claimed_counts(answer.get("libraries"))
+        if language.needs_build:  # `foreign` knows better: CUDA's run-time, linked in, finds functions too
+            libraries = {name: n for name, n in libraries.items() if name.rpartition(": ")[2] not in LOADER}
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
             aten=_claimed_counts(answer.get("aten")),
             launches=_claimed_counts(answer.get("launches")),
-            libraries=_claimed_counts(answer.get("libraries")),
+            libraries=libraries,
             # of a language that is built, the library that the judge itself opened; `foreign` says what is in it
             extensions=() if language.needs_build else _claimed_names(answer.get("extensions")),
             packages=_claimed_names(answer.get("packages")),
