@@ -182,8 +182,8 @@ def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
                 limit = f", or does something hold {first} alone" if first >= _LIMIT and not first & first - 1 else ""
                 return "tail_wrong", f"only {are}: is a partial block handled{limit}?"
         if (left := wrong.numel() - int(wrong.reshape(-1).int().argmax())) <= min(2 * count, wrong.numel() / 4):
-            which = f"last of the {wrong.numel()} elements is" if left == 1 else f"last {left} of the elements are"
-            return "tail_wrong", f"only the {which} wrong, row by row: is a partial block handled?"
+            which = "element, counted row by row, is" if left == 1 else f"{left} elements, counted row by row, are"
+            return "tail_wrong", f"only the last {which} wrong: is a partial block handled?"
         if wrong.ndim > 1:
             rows = wrong.reshape(-1, wrong.shape[-1])
             share = rows.float().mean(dim=1)
