@@ -244,6 +244,17 @@ def test_one_row_of_quantised_numbers_has_the_error_of_its_scales() -> None:
     assert isinstance(compare([(exact * 1.0007).float()], expectation), Match)
 
 
+@pytest.mark.parametrize("sizes", [{"B": 1, "O": 12}, {"B": 3, "O": 1}])
+def test_the_scale_of_a_single_image_or_filter_may_be_rounded(sizes: dict[str, int]) -> None:
+    """A scale in bfloat16 is off by up to 0.2 %: of one image, it was refused in one of twelve cases."""
+    _, expectation = expected("conv2d_w8a8", {"C": 9, "H": 30, "W": 30, "S": 1, "D": 2, **sizes})
+    (exact,) = expectation.oracle
+    assert isinstance(compare([(exact * (1 + 2.0**-9)).float()], expectation), Match)
+    _, several = expected("conv2d_w8a8", {"C": 9, "H": 30, "W": 30, "S": 1, "D": 2, "B": 8, "O": 60})
+    (exact,) = several.oracle
+    assert isinstance(compare([(exact * 1.003).float()], several), Mismatch)
+
+
 @pytest.mark.parametrize("name", ["matmul_fp8", "attention_w8a8", "matmul_w8a8_per_tensor"])
 def test_fp8_accumulators_block_maxima_and_single_scales_may_share_a_sign(name: str) -> None:
     """Tensor cores cut sums of fp8 products to 14 bits; a scale of all numbers may be kept in half precision."""

@@ -195,3 +195,37 @@ def test_copies_of_one_number_of_eight_bits_are_one(dtype: torch.dtype) -> None:
     wrong = off(0)
     wrong[-1] = 0
     assert isinstance(compare([wrong], found), Mismatch)
+
+
+def in_blocks(numbers: torch.Tensor, scales: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """A product as ggml has it: whole numbers of each block, its scale and (of four bits) its sum as halves."""
+    blocks = x.float().unflatten(-1, (-1, 32))
+    step = blocks.abs().amax(-1, keepdim=True) / 127
+    whole = torch.round(blocks / step.where(step > 0, 1.0))
+    step, sums = step[..., 0].half().float(), blocks.sum(-1).half().float()
+    four = numbers.shape[-1] == 16
+    weights = torch.cat((numbers & 15, numbers >> 4), -1).float() if four else numbers.view(torch.int8).float()
+    found = torch.einsum("nbk,mbk->mnb", weights, whole) * step[:, None] - 8 * four * sums[:, None]
+    return (found * scales.float()).sum(-1).to(x.dtype)
+
+
+def by_experts(x: torch.Tensor, numbers: torch.Tensor, scales: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    rows = [[in_blocks(numbers[e], scales[e], x[m : m + 1])[0] for e in own] for m, own in enumerate(ids.tolist())]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@pytest.mark.parametrize("form", ["a8", "a8_q8_0"])
+@pytest.mark.parametrize("layout", ["contiguous", "expanded"])
+def test_scales_and_sums_of_blocks_may_be_halves(form: str, layout: str) -> None:
+    """Of equal numbers each is quantised exactly, and the scale's rounding is all that a kernel is off by."""
+    of_experts = "ggml_moe_a8" if form == "a8" else "ggml_moe_a8_vec"
+    for name in (f"ggml_mul_mat_{form}", f"ggml_mul_mat_vec_{form}", of_experts):
+        moe = "moe" in name
+        case = case_of(name, {"M": 1, "N": 40, "B": 3, **({"E": 3, "C": 2} if moe else {})}, layout=layout)
+        for seed in range(4):
+            args, _ = drawn(find(name), case, seed)
+            expectation = reference.expect(find(name), case, args)
+            out = by_experts(*args) if moe else in_blocks(*args)
+            found = compare([out], expectation)
+            assert isinstance(found, Match), found.message
+            assert isinstance(compare([1.1 * out], expectation), Mismatch)

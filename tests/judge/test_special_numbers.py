@@ -379,16 +379,21 @@ def test_gates_that_forget_all_are_given(dtype: str) -> None:
     assert not wrong("gated_linear_attention", gated, lambda _: True, dtype)
 
 
-def scan(*args: Tensor, most: float = math.inf) -> Tensor:
+def scan(
+    *args: Tensor,
+    most: float = math.inf,
+    soft: Kernel = torch.nn.functional.softplus,
+    gate: Kernel = torch.sigmoid,
+) -> Tensor:
     """A selective scan step by step; what a softplus gives may be held below a number."""
     u, delta, decay, b, c, skip, z, delta_bias = args
-    step = torch.nn.functional.softplus(delta + delta_bias[:, None]).clamp(max=most)
+    step = soft(delta + delta_bias[:, None]).clamp(max=most)
     state, outs = torch.zeros(*u.shape[:2], decay.shape[1]), []
     for at in range(u.shape[2]):
         taken = (step * u)[:, :, at, None] * b[:, None, :, at]
         state = torch.exp(-step[:, :, at, None] * decay) * state + taken
         outs.append((state * c[:, None, :, at]).sum(-1))
-    return (torch.stack(outs, -1) + skip[:, None] * u) * torch.nn.functional.silu(z)
+    return (torch.stack(outs, -1) + skip[:, None] * u) * z * gate(z)
 
 
 def test_steps_beyond_the_bend_of_a_softplus_are_given() -> None:
@@ -431,6 +436,82 @@ def test_gradients_of_steps_beyond_the_bend_of_a_softplus_are_asked_for(dtype: s
         assert not wrong(
             "selective_scan", honest, lambda case: case.distribution == "common", dtype, "standard", "backward"
         )
+
+
+def by_quotient(x: Tensor) -> Tensor:
+    """A sigmoid that is NaN where exp overflows."""
+    return x.exp() / (1 + x.exp())
+
+
+def by_logarithm(x: Tensor) -> Tensor:
+    """A softplus that is infinite where exp overflows."""
+    return (1 + x.exp()).log()
+
+
+def one_step(*args: Tensor, soft: Kernel = torch.nn.functional.softplus, gate: Kernel = torch.sigmoid) -> Any:
+    state, x, delta, decay, b, c, skip, z = args
+    step = soft(delta)
+    new = state * torch.exp(-step[..., None] * decay) + (step * x)[..., None] * b[:, None]
+    return ((new * c[:, None]).sum(-1) + skip * x) * z * gate(z), new
+
+
+def heads_by_steps(*args: Any, soft: Kernel = torch.nn.functional.softplus) -> Any:
+    x, delta, decay, b, c, _ = args
+    step, state, outs = soft(delta), torch.zeros(x.shape[0], *x.shape[2:], b.shape[-1]), []
+    for at in range(x.shape[1]):
+        taken = (step[:, at, :, None] * x[:, at])[..., None] * b[:, at, None, None]
+        state = torch.exp(-step[:, at] * decay)[..., None, None] * state + taken
+        outs.append((state * c[:, at, None, None]).sum(-1))
+    return torch.stack(outs, 1), state
+
+
+def delta_steps(*args: Tensor, gate: Kernel = torch.sigmoid) -> Tensor:
+    q, k, v, beta = args
+    q, k = (torch.nn.functional.normalize(x, dim=-1, eps=1e-6) for x in (q, k))
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), []
+    for at in range(q.shape[2]):
+        off = gate(beta[:, :, at, None]) * (v[:, :, at] - (k[:, :, at, :, None] * state).sum(2))
+        state = state + k[:, :, at, :, None] * off[:, :, None]
+        outs.append((q[:, :, at, :, None] * state).sum(2))
+    return torch.stack(outs, 2)
+
+
+def gated_recurrence(*args: Tensor, gate: Kernel = torch.sigmoid) -> Tensor:
+    x, take, keep, rate = args
+    logs = -8 * torch.nn.functional.softplus(rate) * torch.sigmoid(keep)
+    taken, state, outs = torch.sqrt(-torch.expm1(2 * logs)) * gate(take) * x, torch.zeros_like(x[:, 0]), []
+    for at in range(x.shape[1]):
+        state = torch.exp(logs[:, at]) * state + taken[:, at]
+        outs.append(state)
+    return torch.stack(outs, 1)
+
+
+def gated_states(*args: Tensor, gate: Kernel = torch.sigmoid) -> Tensor:
+    q, k, v, gates = args
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), []
+    for at in range(q.shape[2]):
+        state = gate(gates[:, :, at, :, None]) * state + k[:, :, at, :, None] * v[:, :, at, None]
+        outs.append((q[:, :, at, :, None] * state).sum(2))
+    return torch.stack(outs, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "defect"),
+    [
+        ("rg_lru", gated_recurrence, {"gate": by_quotient}),
+        ("gated_linear_attention", gated_states, {"gate": by_quotient}),
+        ("selective_state_update", one_step, {"soft": by_logarithm}),
+        ("selective_state_update", one_step, {"gate": by_quotient}),
+        ("selective_scan", scan, {"soft": by_logarithm}),
+        ("selective_scan", scan, {"gate": by_quotient}),
+        ("mamba_chunk_scan", heads_by_steps, {"soft": by_logarithm}),
+        ("delta_rule", delta_steps, {"gate": by_quotient}),
+    ],
+)
+def test_exponentials_of_gates_may_overflow(name: str, kernel: Kernel, defect: dict[str, Any]) -> None:
+    found = wrong(name, functools.partial(kernel, **defect), lambda case: case.distribution == "common")
+    assert found, "by an exponential that is infinite"
+    assert not wrong(name, kernel, lambda case: case.distribution == "common")
 
 
 def entropy_of_logits(x: Tensor, target: Tensor, *, overflows: bool = False) -> Tensor:

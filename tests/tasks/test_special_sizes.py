@@ -78,6 +78,23 @@ def test_every_verdict_has_a_case_there(name: str, region: str, inside: Inside, 
             assert shapes.case_bytes(task, direction, case.dims_map, case.dtype) <= most * CPU.memory_bytes
 
 
+@pytest.mark.parametrize(
+    ("name", "dim", "least"),
+    [
+        ("packed_attention", "L", 2048),
+        ("causal_softmax", "L", 1024),
+        ("symv", "N", 1024),
+        ("spmv", "N", 1024),
+        ("trsv", "N", 1024),
+    ],
+)
+def test_the_only_long_dim_is_beyond_a_block_of_1024(name: str, dim: str, least: int) -> None:
+    """In the plan of a CPU it was 622 to 1,384: a block of 1,024 threads, one for each key or column, held all."""
+    for cases in secret(name, "forward"):
+        (longest,) = (case for case in cases if case.dims_map[dim] > least)
+        assert all(longest.dims_map[d.name] == d.least for d in find(name).dims if not d.scaled)
+
+
 def test_two_dims_lie_beside_multiples_of_64_at_once() -> None:
     """Forward on either side in every verdict; backward on one, in secret."""
     met = [

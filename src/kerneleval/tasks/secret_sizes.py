@@ -97,6 +97,13 @@ _FEW_COLUMNS = 16
 _LESS = 0.85
 """Factor by which a dim is made smaller until the case fits."""
 
+_ALONE = (2048, 1024)
+"""A dim beside which there is no other is larger once than the first of these that fits, if no planned one is: rows of
+square matrices and keys of self-attention. One of two sequences packed in it is longer than half of it.
+"""
+_MORE_FLOPS = 16
+"""Such a case may take so many times the operations, since it is called once."""
+
 _KEYS = (300, 4000)
 """Keys of a single query."""
 _MANY_KEYS = (4097, 8191)
@@ -364,9 +371,28 @@ def _special(task: Task, alike: Sequence[Case], categories: Sequence[str], budge
         *_tall(task, budget.memory_bytes, fits, part),
         *filter(None, (_decode(task, part) or _decode(task, fits), _decode(task, fits, few=True), _skinny(task, fits))),
     ]
+    if case.direction == "forward":
+        found += _alone(task, alike, budget)
     planned = {c.dims for c in alike}
     yield from (replace(case, dims=dims) for sizes in found if (dims := tuple(sizes.items())) not in planned)
     yield from _longer_rows(task, case, fits)
+
+
+def _alone(task: Task, planned: Sequence[Case], budget: Budget) -> Iterator[dict[str, int]]:
+    """Sizes of which the only dim that scales is larger than any planned one (``_ALONE``); the others are lowest."""
+    scaled = [dim for dim in task.dims if dim.scaled]
+    if len(scaled) != 1:
+        return
+    (only,) = scaled
+    longest = max(case.dims_map[only.name] for case in planned)
+    more = Budget(memory_bytes=_wider(budget), flops=_MORE_FLOPS * budget.flops)
+    fits = functools.partial(within, task, "forward", planned[0].dtype, more)
+    for least in itertools.takewhile(lambda least: least >= longest, _ALONE):
+        size = (least + _CHANCE.randrange(1, least // 8)) // only.multiple_of * only.multiple_of
+        dims = {dim.name: dim.least for dim in task.dims} | {only.name: size}
+        if size <= only.high and task.allows(dims) and fits(dims):
+            yield dims
+            return
 
 
 def _longer_rows(task: Task, case: Case, fits: Fits) -> Iterator[Case]:
@@ -443,8 +469,7 @@ def _with_two_large(
     is otherwise met with standard, contiguous data.
     """
     case = alike[0]
-    most = max(budget.memory_bytes, min(_WIDER * budget.memory_bytes, _WIDE_BYTES))
-    larger = Budget(memory_bytes=min(most, _WIDE_BYTES), flops=budget.flops)
+    larger = Budget(memory_bytes=_wider(budget), flops=budget.flops)
     fits = functools.partial(within, task, case.direction, case.dtype, larger)
     small = "small" if "small" in categories else categories[0]
     varied, odd = _others(task, alike)
@@ -460,6 +485,11 @@ def _with_two_large(
                 distribution=chosen[number % len(chosen)],
                 shape_category=EDGE,
             )
+
+
+def _wider(budget: Budget) -> int:
+    """Bytes of a case that is called once."""
+    return min(_WIDER * budget.memory_bytes, _WIDE_BYTES)
 
 
 def _between(task: Task, fits: Fits) -> dict[str, int] | None:

@@ -98,7 +98,7 @@ def bounded(
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
     slack = _slack(measured, scales, pooled=bool(pool))
     count = native.numel() if independent is None else independent
-    single = floor.conditioning == 0 and max(native.shape) == native.numel()  # the scales of its one row are in all
+    single = floor.conditioning == 0 and 1 in native.shape  # the scale of its one row, image or filter is in all
     unmeasured = bool(floor.normwise) and floor.unit < _DOUBLE
     trivial = _trivial(as_real(oracle), args, gain, scales, floor) if finite else ()
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))

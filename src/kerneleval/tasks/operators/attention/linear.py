@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import MOST_STEPS, data, fixed, plain, size
-from kerneleval.tasks.operators.attention.state_space import MOST_STATES, SLOW_GATE, SLOW_LOG, stepwise
+from kerneleval.tasks.operators.attention.state_space import LINEAR, MOST_STATES, SLOW_GATE, SLOW_LOG, stepwise
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation
 
@@ -135,7 +135,7 @@ TASKS = (
         "gated_linear_attention",
         "h[l] = diag(sigmoid(gate[l])) h[l - 1] + k[l] v[l]^T, out[l] = q[l] h[l]",
         _gated_linear_attention,
-        data("gate", "B H L D", along="L", slow=SLOW_GATE, reset=_FORGETS),
+        data("gate", "B H L D", along="L", slow=SLOW_GATE, reset=_FORGETS, common=LINEAR),
         each=6,
         rows=("long_memory",),
         nonfinite=False,
@@ -160,7 +160,7 @@ TASKS = (
         "h[l] = h[l - 1] + sigmoid(beta[l]) k[l] (v[l] - k[l] h[l - 1])^T, out[l] = q[l] h[l], q and k divided by "
         "their norms",
         _delta_rule,
-        data("beta", "B H L"),
+        data("beta", "B H L", common=LINEAR, common_signs=True),
         over=(data("q", "B H L D"), data("k", "B H L D"), _QKV[2]),
         each=7,
         nonfinite=False,
@@ -170,8 +170,8 @@ TASKS = (
         "h = sigmoid(gate[l]) h[l - 1], h[l] = h + sigmoid(beta[l]) k[l] (v[l] - k[l] h)^T, out[l] = q[l] h[l], q and "
         "k divided by their norms",
         _gated_delta_rule,
-        data("beta", "B H L"),
-        data("gate", "B H L", along="L", slow=SLOW_GATE, reset=_FORGETS),
+        data("beta", "B H L", common=LINEAR, common_signs=True),
+        data("gate", "B H L", along="L", slow=SLOW_GATE, reset=_FORGETS, common=LINEAR),
         rows=("long_memory",),
         over=(data("q", "B H L D"), data("k", "B H L D"), _QKV[2]),
         each=8,

@@ -129,8 +129,10 @@ def _rg_lru(x: Tensor, take: Tensor, keep: Tensor, rate: Tensor) -> Tensor:
 SLOW_RATE, SLOW_LOG, SLOW_GATE = (2.0**-10, 0.0), (1.0, -7.0), (1.0, 7.0)
 """``Arg.slow`` of rates of decay, of their logarithms, and of what a sigmoid makes a decay of: some thousand steps are
 remembered."""
-_LINEAR = 30.0
-"""Beyond where kernels take a softplus for its argument; far below zero it is next to nothing."""
+LINEAR = 100.0
+"""Beyond where kernels take a softplus for its argument, and where exp overflows in fp32; far below zero a softplus, a
+sigmoid and a silu are next to nothing.
+"""
 MOST_STATES = 2**22
 """Most numbers of all states of one case: some references hold them all."""
 _CHANNELS = (fixed("B", high=4), size("D", high=1024), size("L", low=2, high=1024), fixed("N", low=2, high=16))
@@ -181,12 +183,12 @@ TASKS = (
         _selective_scan,
         (
             data("u", "B D L", along="L"),
-            data("delta", "B D L", common=_LINEAR, common_signs=True),
+            data("delta", "B D L", common=LINEAR, common_signs=True),
             data("decay", "D N", values="positive", slow=SLOW_RATE),
             data("b", "B N L"),
             data("c", "B N L", fan_in="N"),
             data("skip", "D"),
-            data("z", "B D L"),
+            data("z", "B D L", common=LINEAR, common_signs=True),
             data("delta_bias", "D"),
         ),
         "B D L",
@@ -207,12 +209,12 @@ TASKS = (
         (
             data("state", "B D N"),
             data("x", "B D"),
-            data("delta", "B D"),
+            data("delta", "B D", common=LINEAR, common_signs=True),
             data("decay", "D N", values="positive"),
             data("b", "B N"),
             data("c", "B N", fan_in="N"),
             data("skip", "D"),
-            data("z", "B D"),
+            data("z", "B D", common=LINEAR, common_signs=True),
         ),
         "B D",
         "B D N",
@@ -247,7 +249,7 @@ TASKS = (
         _mamba_chunk_scan,
         (
             data("x", "B L H P", along="L"),
-            data("delta", "B L H"),
+            data("delta", "B L H", common=LINEAR, common_signs=True),
             data("decay", "H", values="positive", slow=SLOW_RATE),
             data("b", "B L N"),
             data("c", "B L N", fan_in="N"),
@@ -317,7 +319,12 @@ TASKS = (
         "out[l] = a out[l - 1] + sqrt(1 - a^2) * sigmoid(take[l]) * x[l], a = exp(-8 softplus(rate) * "
         "sigmoid(keep[l]))",
         _rg_lru,
-        (data("x", "B L D", along="L"), data("take", "B L D"), data("keep", "B L D"), data("rate", "D", slow=SLOW_LOG)),
+        (
+            data("x", "B L D", along="L"),
+            data("take", "B L D", common=LINEAR, common_signs=True),
+            data("keep", "B L D"),
+            data("rate", "D", slow=SLOW_LOG),
+        ),
         "B L D",
         rows=("long_memory",),
         nonfinite=False,  # as those of linear.py
