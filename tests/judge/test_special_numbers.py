@@ -514,6 +514,44 @@ def test_exponentials_of_gates_may_overflow(name: str, kernel: Kernel, defect: d
     assert not wrong(name, kernel, lambda case: case.distribution == "common")
 
 
+def by_half_logarithm(*args: Tensor) -> Any:
+    """Its softplus rounds what exp gives to the type of the data."""
+    steps = torch.log1p(torch.exp(args[2])).float()
+    wider = [x.float() for x in args]
+    return tuple(x.to(args[0].dtype) for x in one_step(*wider, soft=lambda _: steps))
+
+
+def in_fp32(*args: Tensor) -> Any:
+    return tuple(x.to(args[0].dtype) for x in one_step(*(x.float() for x in args)))
+
+
+def test_exponentials_of_steps_overflow_in_float16() -> None:
+    chosen = lambda case: case.distribution == "common"  # noqa: E731
+    assert wrong("selective_state_update", by_half_logarithm, chosen, "float16")
+    for dtype in ("float16", "bfloat16"):
+        assert not wrong("selective_state_update", in_fp32, chosen, dtype)
+        assert not wrong("selective_state_update", one_step, chosen, dtype), "every step in the type"
+
+
+def by_logarithms(x: Tensor, exponent: float) -> Tensor:
+    return torch.exp2(exponent * torch.log2(x.double())).to(x.dtype)
+
+
+def by_stirling(x: Tensor) -> Tensor:
+    y = x.double()
+    above = y + 8
+    series = (above - 0.5) * above.log() - above + 0.5 * math.log(2 * math.pi) + 1 / (12 * above) - 1 / (360 * above**3)
+    series = series + 1 / (1260 * above**5) - 1 / (1680 * above**7)
+    found = series - sum((y + k).log() for k in range(8))
+    return torch.where(y == math.inf, y, found).to(x.dtype)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("pow_scalar", by_logarithms), ("gammaln", by_stirling)])
+def test_functions_of_positive_numbers_meet_no_negative_infinity(name: str, kernel: Kernel) -> None:
+    """Both are NaN there, and PyTorch's are infinite."""
+    assert not wrong(name, kernel, lambda case: case.distribution in ("nonfinite", "standard"))
+
+
 def entropy_of_logits(x: Tensor, target: Tensor, *, overflows: bool = False) -> Tensor:
     soft = x.exp().log1p() if overflows else x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
     return soft - target * x

@@ -49,6 +49,10 @@ _UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 2
 
 _COMMON_SPREAD = 0.25
 """Standard deviation of ``common`` data about ``TensorSpec.common``; half types have 1."""
+_GATE, _HALF_GATE = 64.0, 16.0
+"""Numbers about the former or more are gates and steps. In half types they are about the latter: exp overflows in
+float16 above 11.
+"""
 
 
 _LARGEST = 3
@@ -75,6 +79,7 @@ _NAN_ROWS = 32
 """One in so many rows is nothing but NaN, at least one, and as many have one number; so with each kind of infinite row.
 """
 _MOST_EXCHANGED = 1 << 23
+_FROM_ZERO = ("positive", "nonnegative", "above_one")
 _MATRICES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
     "off_eye": off_eye,
     "leaning": leaning,
@@ -371,7 +376,7 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         tensor = _lone_zeros(tensor, generator) if spec.values == "ones_normal" else tensor
     elif distribution == "nonfinite" and tensor.numel() and spec.nonfinite != "none":
         _not_finite(spec, tensor, generator)
-    elif distribution == "common" and spec.common and (dtype.itemsize > 2 or spec.scores):
+    elif distribution == "common" and spec.common and (dtype.itemsize > 2 or spec.scores or spec.common > _GATE):
         spread = _COMMON_SPREAD if dtype.itemsize > 2 else 1.0  # half types have few numbers there
         return tensor.mul_(spread).add_(_about(spec, tensor, generator))
     elif distribution == "negative" and spec.values == "normal":
@@ -414,6 +419,8 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     flat = tensor.view(-1)
     each = max(1, min(_NONFINITE_EACH, flat.numel() // 64))
     values = NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else NONFINITE[spec.nonfinite == "infinite" :]
+    if spec.nonfinite == "limits" and spec.values in _FROM_ZERO:  # -inf is none of the numbers that it is defined for
+        values = [value for value in values if value > 0 or math.isnan(value)]
     places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
     for row, value in enumerate(values):
         flat.index_fill_(0, places[row], value)
@@ -529,11 +536,12 @@ def _with_signs(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tenso
 
 def _about(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | float:
     """What ``common`` data lies about: one number, or one of secret sign for each row."""
+    common = min(spec.common, _HALF_GATE) if tensor.dtype.itemsize == 2 else spec.common
     if not spec.common_signs:
-        return spec.common
+        return common
     rows = (*tensor.shape[:-1], 1)
     signs = torch.randint(0, 2, rows, generator=generator, device=tensor.device).mul_(2).sub_(1)
-    return signs.to(tensor.dtype).mul_(spec.common)
+    return signs.to(tensor.dtype).mul_(common)
 
 
 def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
