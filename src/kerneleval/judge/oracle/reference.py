@@ -47,7 +47,7 @@ from kerneleval.judge.oracle.expectation import (
 )
 from kerneleval.judge.oracle.reference_call import (
     AGAIN,
-    ByKeptLogSums,
+    ByWeights,
     ReferenceCall,
     Tensors,
     inexact,
@@ -619,7 +619,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
                 other = form.natively()
             if formula.met:
                 native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-            elif not isinstance(formula, ByKeptLogSums):
+            elif isinstance(formula, ByWeights):
                 break
     return native
 

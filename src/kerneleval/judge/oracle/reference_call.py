@@ -195,7 +195,7 @@ class ReferenceCall:
             grads = [laid_out(g, self.case.layout, form) for g, form in zip(self.grads, forms, strict=True)]
         return replace(self, args=args, grads=grads)
 
-    def other_formulas(self) -> list[ByLogSums | ByKeptLogSums | ByWeights]:
+    def other_formulas(self) -> list[ByLogSums | ByKeptLogSums | ByWeights | NearOne]:
         """Formulas that show more of the rounding than the native one where few numbers decide."""
         if self.problem is not None:
             return [ByLogSums()] if self.case.distribution in ("large_scale", "far_mean") else []
@@ -204,7 +204,8 @@ class ReferenceCall:
         if self.case.direction == "forward":
             return [ByKeptLogSums()]
         single, double = torch.float32, torch.float64
-        return [ByKeptLogSums(), ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
+        weights = [ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
+        return [NearOne(), ByKeptLogSums(), *weights]
 
 
 def inexact(value: Any) -> bool:
@@ -672,6 +673,30 @@ class ByWeights(_OtherSoftmax):
         """Softmax whose gradient is that one."""
         found: torch.Tensor = _Weights.apply(scores, dim, self._weights, self._sums)  # type: ignore[no-untyped-call]
         return found
+
+
+class NearOne(TorchFunctionMode):
+    """While it is entered, tanh and sigmoid in fp32 are two units in the last place nearer to 0, as those of GPUs may
+    be. Where they are nearly 1, their gradients, ``1 - t * t`` and ``s (1 - s)``, are what that rounding leaves.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met = False
+        """Whether there was such a function."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The call, or the same two units off."""
+        out = func(*args, **(kwargs or {}))
+        name, x = getattr(func, "__name__", ""), next(iter((*args, *(kwargs or {}).values())), None)
+        if name not in ("tanh", "sigmoid") or not isinstance(x, torch.Tensor) or x.dtype != torch.float32:
+            return out
+        self.met = True
+        near = (out * (1 - 2 * torch.finfo(x.dtype).eps)).detach()
+        slope = 1 - near * near if name == "tanh" else near * (1 - near)
+        return near + slope * (x - x.detach())
 
 
 class _Weights(torch.autograd.Function):

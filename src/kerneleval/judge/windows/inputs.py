@@ -420,7 +420,7 @@ def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     each = max(1, min(_NONFINITE_EACH, flat.numel() // 64))
     values = NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else NONFINITE[spec.nonfinite == "infinite" :]
     if spec.nonfinite == "limits" and spec.values in _FROM_ZERO:  # -inf is none of the numbers that it is defined for
-        values = [value for value in values if value > 0 or math.isnan(value)]
+        values = tuple(value for value in values if value > 0 or math.isnan(value))
     places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
     for row, value in enumerate(values):
         flat.index_fill_(0, places[row], value)
