@@ -195,7 +195,7 @@ class ReferenceCall:
             grads = [laid_out(g, self.case.layout, form) for g, form in zip(self.grads, forms, strict=True)]
         return replace(self, args=args, grads=grads)
 
-    def other_formulas(self) -> list[ByLogSums | ByKeptLogSums | ByWeights | NearOne]:
+    def other_formulas(self) -> list[ByLogSums | ByKeptLogSums | ByWeights | UnitsOff]:
         """Formulas that show more of the rounding than the native one where few numbers decide."""
         if self.problem is not None:
             return [ByLogSums()] if self.case.distribution in ("large_scale", "far_mean") else []
@@ -205,7 +205,7 @@ class ReferenceCall:
             return [ByKeptLogSums()]
         single, double = torch.float32, torch.float64
         weights = [ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
-        return [NearOne(), ByKeptLogSums(), *weights]
+        return [UnitsOff(), ByKeptLogSums(), *weights]
 
 
 def inexact(value: Any) -> bool:
@@ -675,9 +675,18 @@ class ByWeights(_OtherSoftmax):
         return found
 
 
-class NearOne(TorchFunctionMode):
-    """While it is entered, tanh and sigmoid in fp32 are two units in the last place nearer to 0, as those of GPUs may
-    be. Where they are nearly 1, their gradients, ``1 - t * t`` and ``s (1 - s)``, are what that rounding leaves.
+_SLOPES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "tanh": lambda x, y: 1 - y * y,
+    "sigmoid": lambda x, y: y * (1 - y),
+    "special_erfcx": lambda x, y: 2 * x * y - 2 / math.sqrt(math.pi),
+}
+"""(x, the function's value y) -> the derivative."""
+
+
+class UnitsOff(TorchFunctionMode):
+    """While it is entered, functions of ``_SLOPES`` and logsumexp in fp32 are two units in the last place nearer to 0,
+    as those of GPUs may be, and their gradients are made of that. Where these cancel (of a tanh that is nearly 1), or
+    the exponential of a large number is taken, they are what that rounding leaves.
     """
 
     def __init__(self) -> None:
@@ -689,14 +698,19 @@ class NearOne(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """The call, or the same two units off."""
-        out = func(*args, **(kwargs or {}))
-        name, x = getattr(func, "__name__", ""), next(iter((*args, *(kwargs or {}).values())), None)
-        if name not in ("tanh", "sigmoid") or not isinstance(x, torch.Tensor) or x.dtype != torch.float32:
+        out, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
+        given = dict(zip(("input", "dim", "keepdim"), args, strict=False)) | dict(kwargs or {})
+        x, dim = given.get("input"), given.get("dim")
+        whole = name == "logsumexp" and isinstance(dim, int)
+        if not (whole or name in _SLOPES) or not isinstance(x, torch.Tensor) or x.dtype != torch.float32:
             return out
         self.met = True
         near = (out * (1 - 2 * torch.finfo(x.dtype).eps)).detach()
-        slope = 1 - near * near if name == "tanh" else near * (1 - near)
-        return near + slope * (x - x.detach())
+        if whole and isinstance(dim, int):
+            rows = near if given.get("keepdim") else near.unsqueeze(dim)
+            moved = torch.exp(x.detach() - rows) * (x - x.detach())
+            return near + moved.sum(dim, keepdim=bool(given.get("keepdim")))
+        return near + _SLOPES[name](x.detach(), near) * (x - x.detach())
 
 
 class _Weights(torch.autograd.Function):
