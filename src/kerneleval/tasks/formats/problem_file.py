@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import functools
 import importlib
 import os
@@ -223,7 +222,8 @@ class ProblemFile:
                 text = f"{name} = {changed[name]!r}"
             behind.setdefault(self._places[name], []).append(text)
         body: list[ast.stmt] = []
-        for index, statement in enumerate(self.tree.body):
+        tree = ast.parse(self.text) if inside else self.tree  # in a quarter of the time of a copy
+        for index, statement in enumerate(tree.body):
             body.append(statement)
             for text in behind.get(index, ()):
                 new = ast.parse(text).body[0]
@@ -232,7 +232,6 @@ class ProblemFile:
                 body.append(new)
         made = ast.Module(body=body, type_ignores=[])
         if inside:
-            made = copy.deepcopy(made)
             Replaced(inside).visit(made)  # a whole module stays the same node
         return made
 
