@@ -6,7 +6,6 @@ Beyond it a reference raises on the CPU, and on a GPU an assert in its kernel en
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 from kerneleval.devices import find as find_device
-from kerneleval.judge import Judge
 from kerneleval.judge.oracle import reference, reference_call
 from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.judge.oracle.expectation import PROBE
@@ -187,12 +185,6 @@ FILES: dict[str, tuple[str, str, str, str, tuple[str, ...], str]] = {
         "pass",
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge("cpu") as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,12 +27,6 @@ GRADIENTS = """class Sub(torch.autograd.Function):
 def sub(x, y):
     return Sub.apply(x, y)
 """
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge("cpu") as made:
-        yield made
 
 
 def judged(judge: Judge, source: str, direction: Any = "forward") -> Verdict:

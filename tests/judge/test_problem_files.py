@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,6 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         {body}
 """
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge("cpu") as made:
-        yield made
 
 
 def judged(

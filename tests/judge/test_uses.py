@@ -69,12 +69,6 @@ extern "C" void *work(void *job) {
 )
 
 
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    with Judge("cpu") as made:
-        yield made
-
-
 X86 = b"\x7fELF\x02\x01".ljust(18, b"\0") + b"\x3e\0"
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from kerneleval.judge import Judge
 from kerneleval.records import Candidate, Protocol
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
@@ -136,12 +134,6 @@ def test_boundaries_stay_in_order_at_every_size(tmp_path, ordered):
     inputs = "torch.rand(33).sort().values, torch.randn(20)"
     task = read(written(tmp_path, "torch.searchsorted(x, y)", inputs, "x, y"), sweep=True)
     assert 0 in task.build({"get_inputs[0]": ordered}, "cpu").traits.ordered
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge("cpu") as made:
-        yield made
 
 
 RIGHT = ["torch.where((x - 0.5) > 0, x + x, 0 - x)", "torch.where(x <= 0.5, -x, 2 * x)"]
