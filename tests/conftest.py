@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "KERNELEVAL_CACHE_DIR" not in os.environ:
         kept = getattr(config, "cache", None)  # none with -p no:cacheprovider
         made = kept.mkdir("kerneleval") if kept is not None else tempfile.mkdtemp(prefix="kerneleval-tests-")
-        os.environ["KERNELEVAL_CACHE_DIR"] = str(made)
+        os.environ["KERNELEVAL_CACHE_DIR"] = os.environ["KERNELEVAL_TEST_CACHE"] = str(made)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -112,6 +112,18 @@ def _noise_of_one_session() -> Iterator[None]:
         patch.setattr(timer, "_SESSIONS", 1)
         patch.setattr(timer, "_LARGE_KEPT_S", math.inf)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _peaks_that_nothing_reaches() -> None:
+    """In the cache directory that is ours: measuring takes ten seconds, and a test that asks for peaks has its own."""
+    from kerneleval import devices
+    from kerneleval.judge.machine import peaks
+    from kerneleval.records import DTYPES, Peak
+
+    if folder := os.environ.get("KERNELEVAL_TEST_CACHE"):
+        found = {name: Peak(name=name, unit="/s", best=1e15) for name in peaks.needed(DTYPES)}
+        peaks._keep(devices.find("cpu").machine(), Path(folder), found)
 
 
 @pytest.fixture(scope="session")
