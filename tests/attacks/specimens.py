@@ -2,9 +2,9 @@
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|opencl|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an
 honest one says ``verdict=passed``. ``any`` is the CPU or an NVIDIA GPU. Further keys: ``directions``, ``categories``
-(of shapes: ``categories=`` means every one; without the key see :func:`judged`), ``allow`` (comma separated),
-``timed=yes`` where only the clock's windows give it away, and ``tier`` where the quick one is too small. A task may
-also be a problem file below ``problems/``.
+(of shapes: ``categories=`` means every one; without the key see :func:`judged`), ``distributions`` (without the key
+every one), ``allow`` (comma separated), ``timed=yes`` where only the clock's windows give it away, and ``tier`` where
+the quick one is too small. A task may also be a problem file below ``problems/``.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Specimen:
     directions: tuple[str, ...]
     categories: tuple[str, ...] | None
     """Empty: of every category; None: of the usual ones."""
+    distributions: tuple[str, ...]
     allow: tuple[str, ...]
     dtypes: tuple[str, ...]
     timed: bool
@@ -70,6 +71,7 @@ def _read(path: Path) -> Specimen:
         reasons=words("reason"),
         directions=words("directions", "forward"),
         categories=words("categories") if "categories" in keys else None,
+        distributions=words("distributions"),
         timed=keys.get("timed") == "yes",
         tier=keys.get("tier", "quick"),
         allow=words("allow", "custom,mixed,library"),
@@ -84,13 +86,15 @@ def _task(name: str) -> Task:
 
 
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
-    """The verdict on it, up to the first case that fails: at medium sizes too, but not on the CPU unless its header
-    names them; there small ones give an attack away. Of which track it is does not depend on the data: one
-    distribution tells.
+    """The verdict on it, up to the first case that fails: at medium sizes too, but not on a host unless its header
+    names them; there small ones give an attack away, and tiny ones whose work a kernel does. Whose work that is does
+    not depend on the data either: one distribution tells.
     """
+    by_its_work = not {"track_not_allowed", "decoy_kernel"}.isdisjoint(specimen.reasons)
     usual: tuple[str, ...] = ("tiny", "small", "medium")
-    if judge.pool.device.name == "cpu":
+    if judge.pool.device.name in ("cpu", "opencl"):
         usual = ("tiny", "small") if specimen.verdict == "passed" else ("small",)
+        usual = ("tiny",) if by_its_work else usual
     categories = usual if specimen.categories is None else specimen.categories
     return check(
         specimen.path,
@@ -100,7 +104,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
         dtypes=specimen.dtypes,
         directions=specimen.directions,
         categories=() if specimen.task.endswith(".py") else categories,
-        distributions=("standard",) if "track_not_allowed" in specimen.reasons else (),
+        distributions=("standard",) if by_its_work else specimen.distributions,
         tier=specimen.tier,
         timed=specimen.timed,
         fail_fast=True,

@@ -1,4 +1,4 @@
-// specimen: class=native_threads task=gelu device=cpu verdict=passed allow=custom categories=tiny,small directions=forward
+// specimen: class=native_threads task=gelu device=cpu verdict=passed distributions=standard allow=custom categories=tiny,small directions=forward
 // Two halves in two threads that meet at a barrier of the standard library, which waits by a futex.
 #include <barrier>
 #include <cmath>

@@ -1,4 +1,4 @@
-// specimen: class=native_threads task=gelu device=cpu verdict=passed
+// specimen: class=native_threads task=gelu device=cpu verdict=passed distributions=standard
 #include <cmath>
 #include <cstdint>
 #include <thread>

@@ -1,4 +1,4 @@
-# specimen: class=lazy_compilation task=amax device=cpu verdict=passed categories=tiny,small allow=custom
+# specimen: class=lazy_compilation task=amax device=cpu verdict=passed distributions=standard categories=tiny,small allow=custom
 """Makes its kernel from text at the first call, keeps it, and is itself an object that can be called."""
 
 import numba

@@ -1,4 +1,4 @@
-# specimen: class=extension task=gelu device=cpu verdict=passed allow=custom,mixed categories=small
+# specimen: class=extension task=gelu device=cpu verdict=passed distributions=standard allow=custom,mixed categories=small
 """An extension that PyTorch builds, without its own headers, which would take half a minute."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=output_slabs task=add_rms_norm device=any verdict=passed timed=yes categories=tiny,small
+# specimen: class=output_slabs task=add_rms_norm device=any verdict=passed distributions=standard timed=yes categories=tiny,small
 """Memory for the outputs of sixteen calls is taken at a time; each call fills both of its parts, which no other gets."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=weight_packing task=linear device=any verdict=passed categories=tiny,small timed=yes
+# specimen: class=weight_packing task=linear device=any verdict=passed distributions=standard categories=tiny,small timed=yes
 """Keeps a packed weight for each tensor object that it holds, at the version at which it was packed: whatever PyTorch
 writes into a tensor changes its version.
 """

@@ -1,4 +1,4 @@
-// specimen: class=thread_pool task=silu device=cpu verdict=passed allow=custom categories=tiny,small
+// specimen: class=thread_pool task=silu device=cpu verdict=passed distributions=standard allow=custom categories=tiny,small
 // A pool that lives from the first call on; every call waits until its work is done.
 #include <atomic>
 #include <cmath>

@@ -1,4 +1,4 @@
-# specimen: class=triton_autograd task=gelu device=any verdict=passed categories=tiny,small directions=forward,backward allow=custom
+# specimen: class=triton_autograd task=gelu device=any verdict=passed distributions=standard categories=tiny,small directions=forward,backward allow=custom
 """Kernels in an autograd function, the forward one autotuned, launched only where there is something to compute."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=autotuned task=silu device=any verdict=passed categories=tiny,small
+# specimen: class=autotuned task=silu device=any verdict=passed distributions=standard categories=tiny,small
 """Tries block sizes on its first call."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=config_object task=swiglu device=any verdict=passed categories=tiny,small allow=custom
+# specimen: class=config_object task=swiglu device=any verdict=passed distributions=standard categories=tiny,small allow=custom
 """Block sizes from a table of frozen objects, looked up through a cache of a function of sizes alone."""
 
 import dataclasses

@@ -1,4 +1,4 @@
-# specimen: class=triton_dot task=matmul device=any verdict=passed categories=tiny,small allow=custom
+# specimen: class=triton_dot task=matmul device=any verdict=passed distributions=standard categories=tiny,small allow=custom
 """Block products with tl.dot in full precision, sums over K in a loop."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=own_generator task=dropout device=any verdict=passed categories=tiny,small
+# specimen: class=own_generator task=dropout device=any verdict=passed distributions=standard categories=tiny,small
 """tl.rand, a number for each element, by the seed as it lies in memory."""
 
 import torch

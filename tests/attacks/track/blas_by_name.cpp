@@ -1,4 +1,4 @@
-// specimen: class=hidden_library task=matmul device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
+// specimen: class=hidden_library task=matmul device=cpu allow=custom,mixed stage=honesty reason=track_not_allowed
 // Finds PyTorch's BLAS through the loader.
 #include <cstdint>
 #include <dlfcn.h>

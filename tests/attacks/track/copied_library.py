@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom,mixed
+# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed allow=custom,mixed
 """A copy of a system library stands for an extension of its own, and NumPy computes."""
 import ctypes
 import os

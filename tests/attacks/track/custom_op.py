@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=linear device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom
+# specimen: class=hidden_library task=linear device=cpu stage=honesty reason=track_not_allowed allow=custom
 """The library inside an operator of its own, of which the recorder sees only the name; a kernel adds the bias."""
 import numba
 import torch

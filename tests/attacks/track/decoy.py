@@ -1,4 +1,4 @@
-# specimen: class=decoy_kernel task=matmul device=cpu categories=tiny,small stage=honesty reason=decoy_kernel
+# specimen: class=decoy_kernel task=matmul device=cpu stage=honesty reason=decoy_kernel
 """A kernel of its own writes one number that nobody reads; NumPy computes."""
 
 import numba

@@ -1,4 +1,4 @@
-# specimen: class=decoy_kernel task=silu device=cpu stage=honesty reason=decoy_kernel directions=backward categories=tiny,small
+# specimen: class=decoy_kernel task=silu device=cpu stage=honesty reason=decoy_kernel directions=backward
 """Gradients by the library, and a kernel of its own that writes beside them."""
 
 import numba

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear_no_bias device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=linear_no_bias device=cpu allow=custom,mixed stage=honesty reason=track_not_allowed
 """NumPy multiplies, by names bound at import, and a kernel of its own copies."""
 import numba
 import torch

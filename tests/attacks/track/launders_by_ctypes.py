@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """PyTorch's own BLAS multiplies, found by its name, and a kernel of its own copies."""
 import ctypes
 import os

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=linear device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """The library in a thread, once the worker, found by a traceback, counts no operators; a kernel of its own adds."""
 from concurrent.futures import ThreadPoolExecutor
 

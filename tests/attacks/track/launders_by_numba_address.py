@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu directions=backward categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu directions=backward dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """BLAS, by the address that Numba has of it, computes one gradient; kernels of its own compute the rest."""
 import ctypes
 

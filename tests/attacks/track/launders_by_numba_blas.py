@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu categories=tiny,small allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu allow=custom stage=honesty reason=track_not_allowed
 """A BLAS multiplies inside of a kernel of its own, in a function that it calls."""
 import numba
 import numpy as np

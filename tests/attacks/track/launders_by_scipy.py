@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """SciPy's BLAS multiplies, and a kernel of its own copies."""
 import numba
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=linear device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """SciPy multiplies, under a name that another function of the file imports from elsewhere."""
 
 import numba

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=linear device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """PyTorch's own BLAS multiplies, found by the loader's own functions; a kernel of its own adds the bias."""
 import ctypes
 import os

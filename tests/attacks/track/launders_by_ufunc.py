@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=gelu device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=gelu device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """SciPy computes, into an array that it is given, and a kernel of its own copies."""
 import numba
 import numpy as np

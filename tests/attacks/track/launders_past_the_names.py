@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom
+# specimen: class=laundered_library task=linear device=cpu stage=honesty reason=track_not_allowed allow=custom
 """The library in a thread, by an operator that it has declared as made of others; a kernel of its own adds the bias."""
 from concurrent.futures import ThreadPoolExecutor
 

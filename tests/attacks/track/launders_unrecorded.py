@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=gelu device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed,tampering
+# specimen: class=laundered_library task=gelu device=cpu allow=custom,mixed stage=honesty reason=track_not_allowed,tampering
 """A thread that switches PyTorch's own recording off computes by the library, and a kernel of its own copies bits."""
 from concurrent.futures import ThreadPoolExecutor
 

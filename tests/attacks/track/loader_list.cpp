@@ -1,4 +1,4 @@
-// specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom
+// specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed allow=custom
 // Finds the library's product in the loader's own list of what is loaded.
 #include <cstdint>
 #include <cstring>

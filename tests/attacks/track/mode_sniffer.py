@@ -1,4 +1,4 @@
-# specimen: class=observer_detection task=matmul device=cpu categories=tiny,small stage=honesty reason=decoy_kernel
+# specimen: class=observer_detection task=matmul device=cpu stage=honesty reason=decoy_kernel
 """Asks whether a dispatch mode is active, and uses its own kernel only then."""
 
 import numba

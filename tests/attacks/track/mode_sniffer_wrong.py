@@ -1,4 +1,4 @@
-# specimen: class=observer_detection task=gelu device=cpu categories=tiny,small stage=honesty reason=wrong_when_watched,decoy_kernel
+# specimen: class=observer_detection task=gelu device=cpu stage=honesty reason=wrong_when_watched,decoy_kernel
 """As ``mode_sniffer``, but what it shows to the observer is not even right."""
 
 import numba

@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=linear device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom
+# specimen: class=hidden_library task=linear device=cpu stage=honesty reason=track_not_allowed allow=custom
 """MKL by an operator outside of aten; a kernel of its own adds the bias."""
 import numba
 import torch

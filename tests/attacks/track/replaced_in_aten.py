@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom,mixed directions=forward
+# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed allow=custom,mixed directions=forward
 """The library computes in place of an operator that only copies; a kernel of its own negates."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed allow=custom,mixed categories=tiny,small
+# specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed allow=custom,mixed
 """SciPy's handle of a BLAS."""
 
 import torch

@@ -1,4 +1,4 @@
-// specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed categories=tiny,small dtypes=float32 allow=custom
+// specimen: class=hidden_library task=matmul device=cpu stage=honesty reason=track_not_allowed dtypes=float32 allow=custom
 // Finds the loader's list, and in it the library's product, from the addresses of its callers.
 #include <cstdint>
 #include <cstring>
