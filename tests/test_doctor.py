@@ -104,7 +104,10 @@ def test_the_text_says_the_same(found: dict[str, Any], capsys: pytest.CaptureFix
         assert (compiler["version"] or f"{compiler['name']}: absent") in text
 
 
-def test_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_a_command(
+    found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda *_: found)
     assert cli.main(["doctor", "--store", str(tmp_path / "s.db"), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {
         "usable",

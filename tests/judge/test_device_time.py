@@ -97,7 +97,7 @@ def test_events_narrow_the_interval_and_the_clock_says_what_could_be_forged() ->
 def test_forged_events_make_nothing_faster(forged: float, call_ns: float) -> None:
     others = [measured(1000 + seed, call_ns=call_ns, windows=8) for seed in range(7)]
     noise = Noise(spread=1e-3, between=3e-3, farthest=0.02)
-    for seed in range(400 if call_ns == CALL_NS else 100):
+    for seed in range(100 if call_ns == CALL_NS else 40):
         cells = [measured(seed, forged=forged, call_ns=call_ns, windows=8), *others]
         assert timings_of([(one, noise) for one in cells], "device")[0].claim != "faster"
 
@@ -136,7 +136,7 @@ def test_windows_that_were_held_up_do_not_refute_events() -> None:
 def test_windows_held_up_on_purpose_make_no_forged_events_true(forged: float, held_up: float) -> None:
     noise = Noise(spread=1e-3, between=3e-3, farthest=0.02)
     others = [measured(1000 + seed) for seed in range(7)]
-    for seed in range(100):
+    for seed in range(40):
         one, generator = measured(seed, forged=forged, windows=10), np.random.default_rng(seed)
         longer = np.where(generator.random(10) < held_up, generator.uniform(1.0, 2.0, 10), 1.0)
         one = replace(one, candidate_ns=tuple(longer * one.candidate_ns))
@@ -162,7 +162,7 @@ def test_a_clock_that_scatters_makes_no_speedup_larger_than_events_have_it() -> 
 @pytest.mark.parametrize("forged", [1.0, 0.97])
 def test_of_the_mean_of_cells_less_could_be_forged_than_of_each(forged: float) -> None:
     held, narrower = [], []
-    for verdict in range(200):
+    for verdict in range(100):
         cells = [measured(8 * verdict + cell, forged=forged) for cell in range(8)]
         timings = timings_of([(one, Noise(spread=1e-3, between=3e-3)) for one in cells], "device")
         mean = pooled(timings)
@@ -205,7 +205,7 @@ FORGERIES = {
 def test_events_forged_now_and_then_make_nothing_faster(chosen: Any, sessions: int, forged: float) -> None:
     """A median over all windows does not see them; the speedup is a median of blocks."""
     found = []
-    for seed in range(100):
+    for seed in range(40):
         samples = measured(seed, windows=8 * sessions)
         events = [t * (forged if chosen(i, 8 * sessions) else 1.0) for i, t in enumerate(samples.candidate_event_ns)]
         numbers = tuple(i // 8 for i in range(8 * sessions))

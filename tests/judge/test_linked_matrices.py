@@ -132,7 +132,7 @@ def test_matrices_are_well_conditioned(name: str) -> None:
     task = find(name)
     for rows in (1, 2, 3, 33, 256):
         case = case_of(name, {**{dim.name: DIMS[dim.name] for dim in task.dims}, "N": rows}, dtype=task.dtypes[1])
-        for seed in range(3):
+        for seed in range(3 if rows < 256 else 1):
             a = drawn(task, case, seed)[0][0]
             spec = task.arguments(case.dims_map, case.dtype)[0]
             assert isinstance(spec, TensorSpec) and spec.values in ("linked", "half_linked")
@@ -245,14 +245,14 @@ def eigenvectors_by_rotations(a: Tensor, sweeps: int) -> tuple[Tensor, Tensor]:
     return values.gather(-1, places), vectors * signs[..., None, :]
 
 
-@pytest.mark.parametrize("rows", [12, 40, 64])
+@pytest.mark.parametrize("rows", [12, 40, 64, 96])
 def test_eigenvectors_by_three_sweeps_are_found(rows: int) -> None:
     """Nine sweeps pass, of larger matrices too."""
-    for size, sweeps in ((rows, 3), (rows, 9), (96, 9)):
-        case = case_of("eigh", {"B": 6, "N": size})
-        args, _ = drawn(find("eigh"), case, rows)
-        expectation = reference.expect(find("eigh"), case, args)
-        assert matches(expectation.native, expectation)
+    case = case_of("eigh", {"B": 6, "N": rows})
+    args, _ = drawn(find("eigh"), case, rows)
+    expectation = reference.expect(find("eigh"), case, args)
+    assert matches(expectation.native, expectation)
+    for sweeps in (3, 9) if rows <= 64 else (9,):
         assert matches(list(eigenvectors_by_rotations(args[0], sweeps)), expectation) == (sweeps > 3)
 
 

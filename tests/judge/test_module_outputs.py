@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.records import Candidate, Protocol, Verdict
+from kerneleval.records import Candidate, Protocol, Task, Verdict
 from kerneleval.tasks import open_task
 
 FILE = """
@@ -26,21 +25,20 @@ def get_init_inputs():
     return []
 """
 
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge("cpu") as made:
-        yield made
+READ: dict[str, Task] = {}
+"""Problem files by the body of their ``forward``: several candidates have one."""
 
 
 def judged(judge: Judge, folder: Path, reference: str, forward: str) -> Verdict:
     """The verdict on a candidate with this body of ``forward``, at the file's own sizes, up to the first failure."""
-    path = folder / "problem.py"
-    path.write_text(FILE.format(new="", forward=reference.replace("\n", "\n        ")))
+    if reference not in READ:
+        path = folder / "problem.py"
+        path.write_text(FILE.format(new="", forward=reference.replace("\n", "\n        ")))
+        READ[reference] = open_task(str(path))
     source = FILE.format(new="New", forward=forward.replace("\n", "\n        ")).partition("\ndef get_inputs")[0]
     candidate = Candidate(files=(("candidate.py", source),), language="torch")
     protocol = Protocol(timed=False, allow=("library",), tier="quick")
-    return judge.check(candidate, open_task(str(path)), protocol, fail_fast=True)
+    return judge.check(candidate, READ[reference], protocol, fail_fast=True)
 
 
 NORM = "n = x.norm().item()\nreturn x / n, n"

@@ -188,7 +188,7 @@ class Model(torch.nn.Module):
             out.append((q[:, t, :, None] * s).sum(1))
         return torch.stack(out, 1)
 def get_inputs():
-    return [torch.randn(2, 64, 12), torch.randn(2, 64, 12), torch.randn(2, 64, 16), torch.randn(2, 64, 12) - 3]
+    return [torch.randn(2, 40, 12), torch.randn(2, 40, 12), torch.randn(2, 40, 16), torch.randn(2, 40, 12) - 3]
 def get_init_inputs():
     return []
 """
@@ -204,18 +204,18 @@ class ModelNew(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize("rounded", ["", ".half().float()"])
-def test_scans_in_chunks_pass_where_inputs_are_large(judge, tmp_path, rounded):
+def test_scans_in_chunks_pass_where_inputs_are_large(judge, tmp_path):
     """Decays come as exponentials of differences of running sums, whose size the inputs must not set."""
     path = tmp_path / "scan.py"
     path.write_text(SCAN)
     task = open_task(str(path))
     protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), tier="quick")
-    candidate = Candidate(files=(("candidate.py", CHUNK.format(rounded=rounded)),), language="torch")
     cases = [c for c in judge.plan(task, protocol) if c.distribution in ("outlier", "negative", "large_scale")]
-    cells = judge.check(candidate, task, protocol, cases=tuple(cases)).cells
-    assert len(cells) == len(cases) > 1
-    assert all(isinstance(cell.outcome, Passed) == (not rounded) for cell in cells), [c.outcome for c in cells]
+    for rounded in ("", ".half().float()"):
+        candidate = Candidate(files=(("candidate.py", CHUNK.format(rounded=rounded)),), language="torch")
+        cells = judge.check(candidate, task, protocol, cases=tuple(cases)).cells
+        assert len(cells) == len(cases) > 1
+        assert all(isinstance(cell.outcome, Passed) == (not rounded) for cell in cells), [c.outcome for c in cells]
 
 
 STATES = """
@@ -269,8 +269,8 @@ def test_tensors_in_tuples_lists_and_dicts_are_inputs_of_their_own(judge, tmp_pa
     takes, forward, given = task
     path = tmp_path / "problem.py"
     path.write_text(STATES.format(new="", takes=takes, forward=forward, given=given))
-    opened, sizes = open_task(str(path), sweep=True), ("given", "tiny", "small")
-    protocol = Protocol(timed=False, allow=("library",), tier="quick", categories=sizes)
+    opened = open_task(str(path), sweep=True)
+    protocol = Protocol(timed=False, allow=("library",), tier="quick", categories=("given", "tiny"))
     assert len(opened.case_dims) > 3
     for right, body in ((True, forward), *((False, forward.replace(*one)) for one in wrong)):
         source = STATES.format(new="New", takes=takes, forward=body, given=given).partition("\nsteps, batch")[0]
@@ -297,14 +297,6 @@ def test_what_a_candidate_does_to_inputs_in_a_tuple_shows(judge, tmp_path, body,
         Candidate(files=(("candidate.py", source),), language="torch"), open_task(str(path)), protocol, fail_fast=True
     )
     assert (found.verdict, found.reason) == ("failed", reason)
-
-
-def test_a_state_that_forward_draws_is_refused_in_one_true_sentence(tmp_path):
-    forward = "state = [torch.randn(2, x.shape[1], 12) for _ in range(2)]\n        return self.lstm(x, state)[0]"
-    path = tmp_path / "problem.py"
-    path.write_text(STATES.format(new="", takes="x, y", forward=forward, given="torch.rand(2)"))
-    with pytest.raises(NotJudgedError, match=r"random numbers that forward draws .*make the random part an input"):
-        open_task(str(path), sweep=True)
 
 
 KEYWORDS = """

@@ -308,7 +308,8 @@ def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[st
     (tmp_path / "relu.cl").write_text(RELU_CL.replace("THRESHOLD", threshold))
     files = [str(tmp_path / "relu.py"), str(tmp_path / "relu.cl")]
     spec = CandidateSpec(source="", task="relu")
-    found = pipeline.differ(spec, Protocol(tier="quick", dtypes=("float32",)), paths=files, devices=("cpu", "opencl"))
+    few = Protocol(tier="quick", dtypes=("float32",), categories=("tiny", "small"), distributions=("standard",))
+    found = pipeline.differ(spec, few, paths=files, devices=("cpu", "opencl"))
     assert found.wrong["cpu"] == 0
     wrong = {c.case.direction for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "wrong"}
     assert wrong == directions

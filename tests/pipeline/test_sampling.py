@@ -26,7 +26,7 @@ from kerneleval.records import InfrastructureError, UsageError
 from kerneleval.store import open_store
 
 PRICES = "[generator.prices]\ninput = 2.5\noutput = 10.0\ncached = 1.25\n"
-SAMPLES = 300
+SAMPLES = 150
 WRONG = GOOD.replace("torch.relu(x)", "2 * x")
 """Whose verdict takes no measurement."""
 
@@ -70,7 +70,7 @@ def run(path: str, store: Path, judge: Judge, **options: Any) -> str:
 
 
 @pytest.mark.slow
-def test_hundreds_of_samples_killed_and_resumed(tmp_path: Path) -> None:
+def test_many_samples_killed_and_resumed(tmp_path: Path) -> None:
     def script(body: dict[str, Any], number: int) -> Say:
         if number % 50 == 7:
             return Say(status=500, text="try again")
@@ -103,7 +103,7 @@ def test_hundreds_of_samples_killed_and_resumed(tmp_path: Path) -> None:
     total = sum(price(sample) for sample in range(SAMPLES))
     assert found["usd/sample"]["n"] == SAMPLES
     assert found["usd/sample"]["value"] * SAMPLES == pytest.approx(total, abs=1e-6)
-    assert total == pytest.approx(1.11, abs=0.1), "or a thousandth of a cent says nothing"
+    assert total == pytest.approx(0.55, abs=0.05), "or a thousandth of a cent says nothing"
     with open_store(str(store), write=False) as opened:
         (info,) = opened.runs()
         assert info.complete and info.planned == SAMPLES

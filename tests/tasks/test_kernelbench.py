@@ -991,9 +991,11 @@ def test_distributions_are_kept_only_where_the_problem_is_defined(tmp_path):
     assert read(write(tmp_path, model(raises), "d.py")).distributions == (*exponential.distributions, "padded")
 
 
-def test_a_random_problem_is_refused_when_it_is_swept(tmp_path):
-    with pytest.raises(UsageError, match="cannot be judged"):
-        read(write(tmp_path, model("return F.dropout(x)")), sweep=True)
+@pytest.mark.parametrize("forward", ["return F.dropout(x)", "return x * torch.randn(x.shape[1])"])
+def test_a_random_problem_is_refused_in_one_true_sentence_when_it_is_swept(tmp_path, forward):
+    said = r"cannot be judged: .*random numbers that forward draws .*make the random part an input"
+    with pytest.raises(UsageError, match=said):
+        read(write(tmp_path, model(forward)), sweep=True)
 
 
 def test_a_problem_shrinks_as_far_as_it_goes(tmp_path):

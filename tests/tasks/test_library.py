@@ -34,7 +34,7 @@ FEW = 8
 """Elementwise operations for each element of arguments and outputs that torch's counter does not see."""
 
 
-PARTS = 4
+PARTS = 8
 """Of its other cases, a task is tested at one part in each direction; the next task of the same dtype at the next."""
 
 

@@ -23,7 +23,7 @@ class Model(torch.nn.Module):
             out.append(h + self.skip * x[:, t])
         return torch.stack(out, 1)
 def get_inputs():
-    return [torch.randn(2, 80, 4){given}]
+    return [torch.randn(2, 40, 4){given}]
 def get_init_inputs():
     return []
 """
@@ -40,10 +40,10 @@ def written(folder: Path, step: str, parameter: str = "torch.rand(4)", gate: str
     ("step", "parameter", "gate", "what", "toward"),
     [
         ("torch.exp(-torch.exp(self.p)) * h + x[:, t]", "torch.rand(4)", "", "p", "down"),
-        ("torch.sigmoid(self.p) * h + x[:, t]", "torch.randn(4)", "", "p", "up"),
+        ("torch.sigmoid(self.p) * h + x[:, t]", "torch.randn(4) - 2", "", "p", "up"),
         ("self.p * h + x[:, t]", "torch.rand(4) / 2", "", "p", "one"),
         ("torch.exp(self.p) * h + x[:, t]", "-1 - torch.rand(4)", "", "p", "zero"),
-        ("torch.sigmoid(f[:, t]) * h + self.p * x[:, t]", "torch.ones(4)", "torch.randn(2, 80, 4)", 1, "up"),
+        ("torch.sigmoid(f[:, t]) * h + self.p * x[:, t]", "torch.ones(4)", "torch.randn(2, 40, 4)", 1, "up"),
     ],
 )
 def test_what_holds_the_decays_is_found(tmp_path, step, parameter, gate, what, toward):
