@@ -875,6 +875,12 @@ def test_a_sweep_chooses_bounded_working_sizes(tmp_path):
     assert (near["batch_size"], near["in_channels"], near["out_channels"], near["height"]) == (15, 31, 56, 63)
 
 
+def test_what_could_be_varied_is_not_sought_where_a_file_is_small(tmp_path, monkeypatch):
+    """It was most of the time of reading such a file as it is."""
+    monkeypatch.setattr("kerneleval.tasks.formats.sweep.units", lambda _: pytest.fail("sought"))
+    assert shrink(surveys_of(tmp_path, LINEAR), 1 << 40, 1 << 40) == {}
+
+
 def test_rows_of_a_pair_are_no_size(tmp_path):
     """Sources and targets of edges had a third row; candidates take them apart."""
     inputs = "[torch.rand(20, 3), torch.randint(0, 20, (2, 50))]"

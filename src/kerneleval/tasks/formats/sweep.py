@@ -800,7 +800,8 @@ def shrink(surveys: Surveys, max_bytes: int, max_flops: int, varied: Sequence[Un
     """
     dims: dict[str, int] = {}
     now = surveys.at({})
-    current = {unit: unit.value for unit in (units(surveys) if varied is None else varied)}
+    small = now.bytes <= max_bytes and now.flops <= max_flops  # then what could be varied need not be found
+    current = {} if small else {unit: unit.value for unit in (units(surveys) if varied is None else varied)}
     while now.bytes > max_bytes or now.flops > max_flops:
         for unit, value in sorted(current.items(), key=lambda item: -item[1]):
             half = value // 2
