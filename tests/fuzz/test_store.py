@@ -107,7 +107,7 @@ def shown(verdict: Verdict) -> str:
 
 
 @given(text=texts(), message=texts(), evidence=st.dictionaries(texts(12), json_values(), max_size=4), first=numbers())
-@example("x", "x" * 10_000_000, {}, 1.0)
+@example("x", "x" * 2_000_000, {}, 1.0)
 @example("x", "\x00\ud800" * 10_000, {"\ud800": [float("nan")] * 1000}, 10**400)
 @effort(30)
 def test_hostile_text_comes_back_as_it_was(

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu stage=honesty reason=track_not_allowed allow=custom
+# specimen: class=laundered_library task=matmul device=cpu stage=honesty reason=track_not_allowed categories=tiny,small allow=custom
 """The library computes in another thread, where no dispatch mode sees it; a kernel of its own doubles halves."""
 from concurrent.futures import ThreadPoolExecutor
 
