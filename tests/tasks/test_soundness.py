@@ -70,7 +70,7 @@ def test_noise_under_a_seed_of_forwards_own_is_noise(tmp_path, forward):
     [
         "return torch.sin(x * 1e8)",
         "return torch.cat([x * 3000, torch.cos(x * 1e9)], -1)",
-        "y = x\nfor _ in range(60): y = 3.99 * y * (1 - y)\nreturn y",
+        "y = x\nfor _ in range(30): y = 3.99 * y * (1 - y)\nreturn y",
         "return x, torch.frac(x * 1e7)",
     ],
 )
