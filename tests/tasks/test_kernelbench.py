@@ -10,6 +10,7 @@ import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -786,6 +787,13 @@ def surveys_of(folder: Path, text: str) -> Surveys:
     return Surveys(ProblemFile(write(folder, text)))
 
 
+def variants_by_seed(folder, text, seeds):
+    """The variants under each seed, by one survey of each size."""
+    surveys = surveys_of(folder, text)
+    with mock.patch("kerneleval.tasks.formats.surveys._MAX_PROBES", 10_000):  # as many as each has alone
+        return [variants(surveys, seed) for seed in range(seeds)]
+
+
 def test_only_sizes_are_varied(tmp_path):
     found = {unit.names for unit in units(surveys_of(tmp_path, CONV))}
     assert found == {("batch_size",), ("in_channels",), ("out_channels",), ("height",), ("width",)}
@@ -897,8 +905,8 @@ def test_a_state_is_no_longer_than_its_window(tmp_path):
         inputs="[torch.rand(4, 50)]",
     )
     text = text.replace("def __init__(self)", "def __init__(self, width)").replace("return []", "return [4]")
-    for seed in range(8):
-        chosen = [dims for _, dims in variants(surveys_of(tmp_path, text), seed)]
+    for found in variants_by_seed(tmp_path, text, 8):
+        chosen = [dims for _, dims in found]
         widths = {dims["get_init_inputs[0]"] for dims in chosen}
         assert 1 not in widths and len(widths) > 1
 
@@ -1632,8 +1640,8 @@ def test_every_size_is_once_larger_than_the_files_own(tmp_path):
     top = "batch = 2\nheads = 3\nlength = 48\nwidth = 16\n"
     own = {"batch": 2, "heads": 3, "length": 48, "width": 16}
     forward = "return F.scaled_dot_product_attention(x, *more, is_causal=True)"
-    for seed in range(4):
-        chosen = [dims for _, dims in variants(surveys_of(tmp_path, model(forward, inputs=inputs, top=top)), seed)]
+    for found in variants_by_seed(tmp_path, model(forward, inputs=inputs, top=top), 4):
+        chosen = [dims for _, dims in found]
         for name, size in own.items():
             assert min(dims[name] for dims in chosen) < size < max(dims[name] for dims in chosen)
     alone = [
@@ -1646,19 +1654,16 @@ def test_rows_whose_number_counts_twice_are_once_more(tmp_path):
     """Others took all the room for more operations: a kernel that reads the first 96 keys passed."""
     inputs, top = "[torch.randn(B, H, T, D) for _ in range(3)]", "B, H, T, D = 2, 4, 96, 32"
     forward = "return (x @ more[0].mT).softmax(-1) @ more[1]"
-    for seed in range(8):
-        chosen = [dims for _, dims in variants(surveys_of(tmp_path, model(forward, inputs=inputs, top=top)), seed)]
-        assert max(dims["T"] for dims in chosen) > 96
+    for found in variants_by_seed(tmp_path, model(forward, inputs=inputs, top=top), 8):
+        assert max(dims["T"] for _, dims in found) > 96
 
 
 def test_only_rectangles_have_larger_sizes(tmp_path):
     top = "rows = 512\ncols = 1024\nheads = 4\n"
     own = {"rows": 512, "cols": 1024, "heads": 4}
-    for seed in range(4):
-        surveys = surveys_of(
-            tmp_path, model("return x.softmax(-1)", inputs="[torch.randn(rows, cols, heads)]", top=top)
-        )
-        for category, dims in variants(surveys, seed):
+    text = model("return x.softmax(-1)", inputs="[torch.randn(rows, cols, heads)]", top=top)
+    for found in variants_by_seed(tmp_path, text, 4):
+        for category, dims in found:
             assert category == "rectangular" or all(dims[name] <= size for name, size in own.items()), (category, dims)
 
 
@@ -1666,8 +1671,8 @@ def test_keys_are_more_where_queries_may_not_be(tmp_path):
     mask = "torch.ones(len(x), len(more[0])).tril(len(more[0]) - len(x)) == 0"
     forward = f"return (x @ more[0].mT).masked_fill({mask}, -torch.inf).softmax(-1)"
     inputs, top = "[torch.randn(q, d), torch.randn(k, d)]", "q = 32\nk = 32\nd = 16\n"
-    for seed in range(4):
-        chosen = [dims for _, dims in variants(surveys_of(tmp_path, model(forward, inputs=inputs, top=top)), seed)]
+    for found in variants_by_seed(tmp_path, model(forward, inputs=inputs, top=top), 4):
+        chosen = [dims for _, dims in found]
         assert max(dims["k"] for dims in chosen) > 32 and all(dims["q"] <= dims["k"] for dims in chosen)
 
 
