@@ -45,8 +45,8 @@ def judged(
     """The verdict on ``forward`` with this body, at the first case of one layout and distribution."""
     path = folder / "problem.py"
     path.write_text(TASK.format(reference=reference).replace("torch.randn(48, 20)", drawn))
-    task = open_task(str(path), sweep=True)
-    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
+    task, words = open_task(str(path), sweep=layout != "contiguous"), ("custom", "mixed", "library")
+    protocol = Protocol(timed=False, allow=words, shapes="default" if layout == "contiguous" else "sweep", tier="quick")
     cases = [c for c in judge.plan(task, protocol) if c.layout == layout and c.distribution == distribution][:1]
     own = judge.plan(task, protocol)[:1] if layout != "contiguous" else ()
     source = CANDIDATE.format(body=body.replace("\n", "\n        "))
