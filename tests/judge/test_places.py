@@ -53,6 +53,7 @@ def test_in_an_interpreted_kernel_the_place_is_the_kernels_own_line() -> None:
         ("KeyError(x)", "KeyError: x"),
         ("ValueError()", "ValueError: "),
         ("nothing", "InterpreterError: nothing"),
+        ("KeyError({[]: 1})", "KeyError: {[]: 1}"),
     ],
 )
 def test_of_an_error_in_an_interpreted_kernel_its_cause_is_told(text: str, told: str) -> None:

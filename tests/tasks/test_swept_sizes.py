@@ -109,3 +109,48 @@ def test_lengths_that_may_be_zero_follow_the_steps(tmp_path):
     assert len({args[0].shape[1] for _, args, _ in found if args[0].shape[1] < 12}) > 3
     assert all(int(y.max()) <= x.shape[1] for _, (x, y), _ in found)
     assert any(int(y.max()) > 12 for _, (_, y), _ in found)
+
+
+def test_a_size_that_is_told_does_not_tie_another_that_is_equal_by_chance(tmp_path):
+    """64 steps followed a head width of 64 that the file splits rows by: no odd number of steps came."""
+    forward = "return x.view(x.shape[0], x.shape[1], -1, self.n).sum(-1) + y"
+    found = swept(
+        tmp_path, forward, "torch.randn(2, 64, 256), torch.rand(1)", takes="head_dim", init="self.n = head_dim",
+        given="64",
+    )  # fmt: skip
+    assert any(args[0].shape[1] % 2 for _, args, _ in found)
+
+
+def test_limits_that_are_told_stay(tmp_path):
+    """Right kernels with a table of so many positions failed, as the limit followed a width."""
+    forward = "return x.cumsum(1) + y"
+    found = swept(
+        tmp_path, forward, "torch.randn(4, 48, 512), torch.rand(1)", takes="max_seq_len",
+        init="self.n = max_seq_len", given="512",
+    )  # fmt: skip
+    assert {init_args[0] for init_args, _, _ in found} == {512}
+
+
+FULL = "n = x.shape[-1] + y.shape[-1] - 1; return torch.fft.irfft(torch.fft.rfft(x, n) * torch.fft.rfft(y, n), n)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "apart"),
+    [
+        (
+            "return x.new_zeros(self.n, x.shape[1]).index_add_(0, y, x)",
+            "torch.randn(64, 24), torch.randint(0, 64, (64,))",
+            lambda n, x, y: n != len(x),
+        ),
+        (
+            "return F.avg_pool1d(x, 2), y.cumsum(-1)",
+            "torch.randn(4, 16, 64), torch.randn(4, 16, 32)",
+            lambda n, x, y: x.shape[-1] % 32,
+        ),
+        (FULL, "torch.randn(8, 60), torch.randn(8, 60)", lambda n, x, y: x.shape[-1] != y.shape[-1]),
+    ],
+)
+def test_sizes_that_are_equal_by_chance_are_varied_apart(tmp_path, forward, inputs, apart):
+    """They were tied, as an output had an argument's shape, or as two were padded for a Fourier transform."""
+    found = swept(tmp_path, forward, inputs, takes="n", given="64")
+    assert any(apart(init_args[0], *args) for init_args, args, _ in found)

@@ -2,9 +2,8 @@
 known libraries that it looked up by ``ctypes``, and those that native code of its own is linked with. BLAS in functions
 that Numba compiled: ``languages/numba.py``.
 
-Arrays are followed from ``Tensor.numpy`` on while a window is recorded, and NumPy's own loops and functions count
-themselves, whatever arrays they are given. Names are heard from when the candidate is loaded. ``observing.py`` uses it;
-what it cannot see stands in ``docs/threat-model.md``.
+Arrays are followed from ``Tensor.numpy`` on while a window is recorded, and names are heard from when the candidate is
+loaded. ``observing.py`` uses it; what it cannot see stands in ``docs/threat-model.md``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import contextlib
 import ctypes
 import functools
 import gc
-import math
 import os
 import re
 import subprocess
@@ -105,27 +103,6 @@ _UFUNCS = frozenset(
 )
 """NumPy's, also those that only its own methods and transforms call."""
 
-_FUNCTIONS = {
-    id(one): one
-    for name, module in list(sys.modules.items())
-    if name.partition(".")[0] == "numpy"
-    for one in list(getattr(module, "__dict__", {}).values())
-    if type(one).__name__ == "_ArrayFunctionDispatcher" and one.__name__ not in _PLUMBING
-}
-"""NumPy's that are no ufuncs and compute, each by its ``id``."""
-
-_LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-"""An inner loop of a ufunc: pointers to the operands, sizes, strides, and what it was registered with."""
-
-_FLOATING = frozenset("efdgFDG")
-"""Letters of the types of floating and complex numbers."""
-
-_LOOPS_AT, _DATA_AT, _NUMBER_AT, _NAME_AT = 32, 40, 48, 56
-"""Where ``PyUFuncObject`` holds its loops, what each is given, how many there are, and its name."""
-
-_IMPLEMENTATION_AT = 40
-"""Where a dispatcher of ``__array_function__`` holds the function that computes."""
-
 _STARTING = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
 )
@@ -139,8 +116,8 @@ _FOR_OTHERS = re.compile(
 
 _FOR_ITSELF = re.compile(r"ctypes\.util|distutils\b.*|multiprocessing\.resource_tracker|platform|sysconfig|uuid")
 
-_WRAPPER = "function"
-"""Name of what stands here for a function of NumPy's or Numba's."""
+_OF_EXCEPTIONS = frozenset(("_dl_find_object", "dl_iterate_phdr"))
+"""What libraries that hold the run-time of C++ themselves call for exceptions."""
 
 _LOADS = LOADER | {"clone", "fork", "syscall", "vfork"}
 """Functions of the C library that find others' functions, or start a process."""
@@ -235,7 +212,7 @@ class Libraries:
                 self._native[file[:100]] = 1
                 self.files.add(path)
             with contextlib.suppress(OSError):
-                finding = [] if of_triton else loader_names(Path(path))
+                finding = [] if of_triton else [n for n in loader_names(Path(path)) if n not in _OF_EXCEPTIONS]
                 for name in (*undefined(Path(path)), *finding):
                     if name in finding or _computes(name) or _is_past_the_dispatcher(name):
                         self._looked_up[f"{file}: {_plain(name)}"[:100]] = 1
@@ -279,13 +256,7 @@ class Libraries:
             for owner, names in owners:
                 for name in names:
                     stack.enter_context(_replaced(owner, name))
-            giving = functools.partial(_replaced_in_base, change=_giving_followed)
-            stack.enter_context(giving(torch._C.TensorBase, "numpy"))
-            for owner, names in ((np.ndarray, _METHODS), (np.ufunc, ("at",))):
-                for name in names:
-                    change = functools.partial(_counting_large, name=f"{owner.__name__}.{name}")
-                    stack.enter_context(_replaced_in_base(owner, name, change=change))
-            stack.enter_context(_in_places(_counting_places()))
+            stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             yield
         seen |= _COUNTS
 
@@ -302,8 +273,7 @@ def _is_for_candidate(frame: FrameType | None) -> bool:
     while frame is not None and _is_of_library(frame):
         name = str(frame.f_globals.get("__name__"))
         standard = name.partition(".")[0] in sys.stdlib_module_names and not _FOR_ITSELF.fullmatch(name)
-        wrapper = frame.f_globals is globals() and frame.f_code.co_name == _WRAPPER
-        if not standard and not wrapper and not _FOR_OTHERS.fullmatch(name):
+        if not standard and not _FOR_OTHERS.fullmatch(name):
             return False
         frame = frame.f_back
     return True
@@ -404,109 +374,22 @@ def _replaced(owner: Any, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _replaced_in_base(owner: type, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """A method of a class in native code, replaced where every way to call it finds it: ``super()`` too."""
+def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
+    """The same of a method of a class in native code, which every way to call it finds: ``super()`` too."""
     (names,) = gc.get_referents(owner.__dict__)
     original = names[name]
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return _followed(original(*args, **kwargs))
+
     try:
-        names[name] = functools.wraps(original)(change(original))
-        del names[name].__wrapped__
+        names[name] = functools.wraps(original)(method)
+        del method.__wrapped__  # type: ignore[attr-defined]
         _forget_methods(owner)
         yield
     finally:
         names[name] = original
         _forget_methods(owner)
-
-
-def _giving_followed(original: Any) -> Any:
-    return lambda *args, **kwargs: _followed(original(*args, **kwargs))
-
-
-def _counting_large(original: Any, name: str) -> Any:
-    """A function of NumPy's that counts itself where the candidate gives it more than a few numbers."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if any(map(_is_large, (*args, *kwargs.values()))) and _is_for_candidate(sys._getframe().f_back):
-            _count(name)
-        return original(*args, **kwargs)
-
-    return function
-
-
-def _is_large(value: Any) -> bool:
-    """Whether an argument may hold many numbers: arrays, and what NumPy makes arrays of."""
-    if isinstance(value, np.ndarray):
-        return value.size >= _SMALL and value.dtype.kind not in "biu"  # tables of places are made of these
-    if isinstance(value, (list, tuple)):
-        return len(value) >= _SMALL or any(map(_is_large, value))
-    return isinstance(value, memoryview) or any(hasattr(value, f"__array{what}__") for what in ("", "_interface"))
-
-
-@functools.cache
-def _counting_places() -> list[tuple[int, int]]:
-    """Places in memory where NumPy finds its loops and functions, each with what is to stand there so that they count
-    themselves. Empty where such objects are built in another way than is known.
-    """
-    places = []
-    if object.__basicsize__ != 16:
-        return []
-    for ufunc in _UFUNCS:
-        number = ctypes.c_int.from_address(id(ufunc) + _NUMBER_AT).value
-        if ctypes.c_char_p.from_address(id(ufunc) + _NAME_AT).value == ufunc.__name__.encode() and number > 0:
-            places += _counting_loops(ufunc, number)
-    for function in _FUNCTIONS.values():
-        computing = function._implementation
-        if ctypes.c_void_p.from_address(id(function) + _IMPLEMENTATION_AT).value == id(computing):
-            _KEPT.append(_counting_large(computing, function.__name__))
-            places.append((id(function) + _IMPLEMENTATION_AT, id(_KEPT[-1])))
-    return places
-
-
-def _counting_loops(ufunc: Any, number: int) -> list[tuple[int, int]]:
-    """Those of a ufunc with floating numbers, called through :func:`_run_loop`."""
-    table = ctypes.c_void_p * number
-    places = [ctypes.c_void_p.from_address(id(ufunc) + at).value for at in (_LOOPS_AT, _DATA_AT)]
-    loops, data = (table() if place is None else table.from_buffer_copy(table.from_address(place)) for place in places)
-    for index, types in enumerate(ufunc.types[:number]):
-        loop = loops[index]
-        if loop is not None and _FLOATING.intersection(types) and "O" not in types:
-            _LOOPS.append((ufunc, _LOOP(loop), data[index]))
-            loops[index], data[index] = ctypes.cast(_RUN_LOOP, ctypes.c_void_p).value, len(_LOOPS)
-    _KEPT.append((loops, data))
-    return [(id(ufunc) + at, ctypes.addressof(t)) for at, t in ((_LOOPS_AT, loops), (_DATA_AT, data))]
-
-
-def _run_loop(operands: int, sizes: int, strides: int, number: int) -> None:
-    """Count a loop over more than a few numbers that the candidate asked for, and run it."""
-    ufunc, loop, data = _LOOPS[number - 1]
-    each = ctypes.POINTER(ctypes.c_ssize_t)
-    dims = 1 + len(set(re.findall(r"\w+", ufunc.signature or "")))
-    size = math.prod(ctypes.cast(sizes, each)[:dims])
-    if size >= _SMALL and _is_for_candidate(sys._getframe().f_back):
-        _count(ufunc.__name__)
-    loop(operands, sizes, strides, data)
-
-
-_LOOPS: list[tuple[Any, Any, Any]] = []
-"""Ufunc, loop and what it is given, each at its number less one."""
-
-_RUN_LOOP = _LOOP(_run_loop)
-_KEPT: list[Any] = []
-"""What places in memory point to."""
-
-
-@contextlib.contextmanager
-def _in_places(places: list[tuple[int, int]]) -> Iterator[None]:
-    """Words of memory, replaced."""
-    words = [(ctypes.c_size_t.from_address(place), value) for place, value in places]
-    before = [word.value for word, _ in words]
-    for word, value in words:
-        word.value = value
-    try:
-        yield
-    finally:
-        for (word, _), value in zip(words, before, strict=True):
-            word.value = value
 
 
 _COUNTS: dict[str, int] = {}

@@ -683,10 +683,15 @@ _SLOPES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 """(x, the function's value y) -> the derivative."""
 
 
+_MOST_OFF = 2.0**-7
+"""How far (log ratio) a weight of a logsumexp may be off at most: what is right there is no further off."""
+
+
 class UnitsOff(TorchFunctionMode):
-    """While it is entered, functions of ``_SLOPES`` and logsumexp in fp32 are two units in the last place nearer to 0,
-    as those of GPUs may be, and their gradients are made of that. Where these cancel (of a tanh that is nearly 1), or
-    the exponential of a large number is taken, they are what that rounding leaves.
+    """While it is entered, functions of ``_SLOPES`` in fp32 are two units in the last place nearer to 0, as those of
+    GPUs may be, and a logsumexp is half a unit off where its weights are made of it. Gradients are made of that. Where
+    these cancel (of a tanh that is nearly 1), or the exponential of a large number is taken, they are what that
+    rounding leaves. A tanh or a sigmoid that is exactly 1 stays: every kernel has 0 there.
     """
 
     def __init__(self) -> None:
@@ -705,11 +710,13 @@ class UnitsOff(TorchFunctionMode):
         if not (whole or name in _SLOPES) or not isinstance(x, torch.Tensor) or x.dtype != torch.float32:
             return out
         self.met = True
-        near = (out * (1 - 2 * torch.finfo(x.dtype).eps)).detach()
+        eps, near = torch.finfo(x.dtype).eps, out.detach()
         if whole and isinstance(dim, int):
             rows = near if given.get("keepdim") else near.unsqueeze(dim)
-            moved = torch.exp(x.detach() - rows) * (x - x.detach())
+            off = (0.5 * eps * rows.abs()).clamp(max=_MOST_OFF)
+            moved = torch.exp(x.detach() - rows + off) * (x - x.detach())
             return near + moved.sum(dim, keepdim=bool(given.get("keepdim")))
+        near = torch.where((near.abs() == 1) & (name != "special_erfcx"), near, near * (1 - 2 * eps))
         return near + _SLOPES[name](x.detach(), near) * (x - x.detach())
 
 

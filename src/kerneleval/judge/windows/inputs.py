@@ -50,7 +50,7 @@ _UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 2
 _COMMON_SPREAD = 0.25
 """Standard deviation of ``common`` data about ``TensorSpec.common``; half types have 1."""
 _GATE, _HALF_GATE = 64.0, 16.0
-"""Numbers about the former or more are gates and steps. In half types they are about the latter: exp overflows in
+"""Numbers about more than the former are gates and steps. In half types they are about the latter: exp overflows in
 float16 above 11.
 """
 
@@ -133,7 +133,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             if case.direction == "backward" and spec.differentiable and spec.values in _FORWARD_ALONE:
                 given = replace(given, values=_FORWARD_ALONE[spec.values])
             tensor = _repeated(given, case.distribution, case.layout, generator)
-            if (case.direction, case.distribution) == ("backward", "common") and spec.slow[0] < 1:
+            slow = spec.slow[0] < 1 and dtype.itemsize > 2  # gradients of such rates are infinite in float16
+            if (case.direction, case.distribution) == ("backward", "common") and slow:
                 tensor.mul_(spec.slow[0])  # rates beside large steps: decays by differences of sums lose digits else
             usual = (case.distribution, case.layout) == ("standard", "contiguous")
             if spec.ids and not usual and case.layout != "expanded" and case.distribution not in ("constant", "zeros"):
@@ -535,13 +536,14 @@ def _with_signs(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tenso
 
 
 def _about(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | float:
-    """What ``common`` data lies about: one number, or one of secret sign for each row."""
+    """What ``common`` data lies about: one number, or one for each row, of which half are negative."""
     common = min(spec.common, _HALF_GATE) if tensor.dtype.itemsize == 2 else spec.common
     if not spec.common_signs:
         return common
     rows = (*tensor.shape[:-1], 1)
-    signs = torch.randint(0, 2, rows, generator=generator, device=tensor.device).mul_(2).sub_(1)
-    return signs.to(tensor.dtype).mul_(common)
+    places = torch.randperm(math.prod(rows), generator=generator, device=tensor.device)
+    odd = (places + torch.randint(0, 2, (1,), generator=generator, device=tensor.device)) % 2
+    return (2 * odd - 1).view(rows).to(tensor.dtype).mul_(common)
 
 
 def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:

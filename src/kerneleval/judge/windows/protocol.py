@@ -615,7 +615,7 @@ def raised(error: WorkerError) -> Failed:
     kind, text = error.kind, str(error)
     while kind == "InterpreterError" and (cause := _CAUSE.fullmatch(text)):  # one for each function that called another
         kind, text = cause["kind"], cause["text"]
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             text = str(ast.literal_eval(text))
     message = f"{kind}: {text}"[:900] + place(error)
     return Failed(stage="call", reason="exception", message=message, evidence=error.evidence)

@@ -198,8 +198,9 @@ def run_compiler(
     reader.join(timeout=5)
     log = head.decode(errors="replace")
     if status != 0:
-        failed = f"{Path(command[0]).name} failed ({_how(status)}, after {time.monotonic() - started:.1f} s)"
-        raise BuildError(failed + _beyond(status, log, cpu_s), _own_line_first(log))
+        seconds = time.monotonic() - started
+        failed = f"{Path(command[0]).name} failed ({_how(status)}, after {seconds:.1f} s)"
+        raise BuildError(failed + _beyond(status, log, seconds, cpu_s), _own_line_first(log))
     return log
 
 
@@ -207,12 +208,14 @@ def _how(status: int) -> str:
     return f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
 
 
-def _beyond(status: int, log: str, cpu_s: int | None) -> str:
-    """Beyond which limit a compiler went, to be told; empty: none. Programs that it starts end by the signal, too."""
+def _beyond(status: int, log: str, seconds: float, cpu_s: int | None) -> str:
+    """Beyond which limit a compiler that ran for so long went, to be told; empty: none. Programs that it starts end by
+    the signal, too.
+    """
     if status == -signal.SIGXFSZ or str(signal.strsignal(signal.SIGXFSZ)) in log:
         limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         return f": it writes a file of more than {limit_bytes >> 20} MiB, which is the limit"
-    if cpu_s and (status == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in log):
+    if cpu_s and seconds >= cpu_s and (status == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in log):
         return f": it computed for more than {cpu_s} s, which is the limit"
     return ""
 

@@ -624,10 +624,13 @@ def _shift(problem: ModuleProblem) -> None:
 
 
 def _is_near_far_from_zero(problem: ModuleProblem) -> bool:
-    """Whether the problem is near fp64 at one of the far means, with its biases moved or else without."""
+    """Whether the problem is near fp64 at one of the far means, with its biases moved or else, where other numbers move
+    too, without.
+    """
     found = (problem.shifted, problem.behind_layers)
     none: tuple[Mapping[str | int, str | int], frozenset[int]] = ({}, frozenset())
-    for shifted, behind in (found, none) if problem.shifted else (found,):
+    others = problem.shifted and any(map(is_float, problem.inputs(1)))
+    for shifted, behind in (found, none) if others else (found,):
         problem.shifted, problem.behind_layers = shifted, behind
         for far in FAR_MEANS:
             problem.far = far

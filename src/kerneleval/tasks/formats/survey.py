@@ -181,12 +181,16 @@ def outgrows(own: Survey, other: Survey) -> bool:
     given = {size for spec in (*other.arguments, *other.weights) if isinstance(spec, TensorSpec) for size in spec.shape}
     for before, after in zip(own.outputs, other.outputs, strict=False):
         for shape, now in pairs:
-            if before.shape == shape and any(a != b and a not in given for a, b in zip(after.shape, now, strict=False)):
+            sizes = zip(shape, after.shape, now, strict=False)
+            grown = any(was == b != a and a not in given for was, a, b in sizes)
+            if "cat" in own.operators and before.shape == shape and grown:
                 return True
     if "constant_pad_nd" not in own.operators or not any("_fft" in name for name in own.operators):
         return False
+    kept = {out.shape[-1] for out in other.outputs if out.shape}
     lasts = {(shape[-1], now[-1]) for shape, now in pairs if shape and shape[-1] > 1}
-    return len(lasts) > len({size for size, _ in lasts})
+    apart = len(lasts) > len({size for size, _ in lasts})
+    return apart and bool(kept & {now for _, now in lasts})
 
 
 def _stretches(is_part: bool, own: Sequence[Shapes], other: Sequence[Shapes]) -> bool:

@@ -52,6 +52,8 @@ _COUNTS = re.compile(
 _HEADS = re.compile(r"head", re.I)
 _TOLD = re.compile(r"(dim|size|len(gth)?|width|hidden|features?|channels?|d_model)$", re.I)
 """Names of sizes that a constructor is told."""
+_BESIDE_SIZES = re.compile(r"max|block|chunk", re.I)
+"""Names of limits, and of parts in which something is computed."""
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
 
 
@@ -261,15 +263,15 @@ def _with_told(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
     units_, file = list(found), surveys.file
     known = {name for unit in found for name in unit.names}
     for name, literal in file.literals.items():
-        told = (
-            name.startswith("get_init_inputs[") and _TOLD.search(literal.hint) and not _NOT_A_SIZE.search(literal.hint)
-        )
+        hint = literal.hint
+        told = name.startswith("get_init_inputs[") and _TOLD.search(hint) and not _BESIDE_SIZES.search(hint)
         alike = [i for i, unit in enumerate(units_) if unit.value == literal.value]
-        if not told or name in known or len(alike) != 1:
+        if not told or _NOT_A_SIZE.search(hint) or name in known or len(alike) != 1:
             continue
         both = units_[alike[0]]._replace(names=(*units_[alike[0]].names, name))
         tries = (both.value // 2, both.value - 1, both.value - 8, both.value + 1, 2 * both.value)
-        if any(surveys.drawn(both.at(v)) is not None for v in tries if v >= 1):
+        runs = [v for v in tries if v >= 1 and surveys.drawn(units_[alike[0]].at(v)) is not None]
+        if runs and all(surveys.drawn(both.at(v)) is not None for v in runs):
             units_[alike[0]] = both
     return units_
 

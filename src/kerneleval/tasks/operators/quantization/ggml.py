@@ -210,7 +210,7 @@ def _product(name: str, form: str, reference: Any, exact: Any, rows: Dim, expert
     return operator(
         name,
         derive=_of_form(form, _BLOCK),
-        without=("large_scale",) if form == "Q4_0" else (),  # a half holds no sum of 32 numbers above 2,000
+        without=("large_scale",) if form == "Q4_0" else (),  # a half holds no sum of 32 numbers of 2,048 each
         reference=reference,
         unfused=(functools.partial(reference, kept=_half),),
         in_type=False,
