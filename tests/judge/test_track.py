@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -11,6 +14,7 @@ import torch
 from kerneleval.judge.checks import CHECKS, run_all, track
 from kerneleval.judge.checks.track import Seen, alike
 from kerneleval.judge.windows.worker_pool import LoadFailed
+from kerneleval.languages.binaries.elf import loader_names
 from kerneleval.languages.common.python_source import Source
 from kerneleval.records import Case, Failed, Passed, from_plain
 from kerneleval.tasks import find
@@ -211,6 +215,17 @@ def test_who_may_reach_what_counts(text: str, named: list[str]) -> None:
     calls = MagicMock()
     calls.loaded.candidate.files = [("candidate.py", text)]
     assert track._named(calls) == named
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="not run: no nvcc")
+def test_what_the_run_time_of_cuda_refers_to_is_not_the_candidates(tmp_path: Path) -> None:
+    """It is linked into each built candidate, and reads /proc/self/maps: all of them would be on the library track."""
+    (tmp_path / "own.cu").write_text('__global__ void f() {}\nextern "C" void g() { f<<<1, 1>>>(); }')
+    command = ["nvcc", "-cudart", "static", "-shared", "-Xcompiler", "-fPIC", "-o", "own.so", "own.cu"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    names = loader_names(tmp_path / "own.so")
+    assert "dlsym" in names and any("maps" in name for name in names)
+    assert all(map(track._finds_code, names))
 
 
 def test_who_can_find_libraries_is_told_what_to_leave_out() -> None:

@@ -151,7 +151,7 @@ class Subject:
         self._calls.loaded.note(answer)
         libraries = _claimed_counts(answer.get("libraries"))
         if language.needs_build:  # `foreign` knows better: CUDA's run-time, linked in, finds functions too
-            libraries = {name: n for name, n in libraries.items() if name.rpartition(": ")[2] not in LOADER}
+            libraries = {name: n for name, n in libraries.items() if not _finds_code(name.rpartition(": ")[2])}
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
             aten=_claimed_counts(answer.get("aten")),
@@ -390,9 +390,14 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
 
 
+def _finds_code(name: str) -> bool:
+    """Whether a name of :func:`loader_names`: a function that finds others, or a file that tells where code is."""
+    return name in LOADER or name.startswith("/proc/")
+
+
 def _why(foreign: Sequence[str]) -> str:
     """Why built code is on the library track, and what would put it on another."""
-    finders = [name for name in foreign if name in LOADER or "/" in name]
+    finders = list(filter(_finds_code, foreign))
     if len(finders) < len(foreign):
         return f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own"
     names = ", ".join(finders[:6])
