@@ -49,7 +49,9 @@ def test_in_an_interpreted_kernel_the_place_is_the_kernels_own_line() -> None:
     [
         ("AssertionError('ranks')", "AssertionError: ranks"),
         ("InterpreterError('InterpreterError(\"AssertionError(\\'ranks\\')\")')", "AssertionError: ranks"),
-        ("ValueError('a', 2)", "ValueError: ('a', 2)"),
+        ("ValueError('a', 2)", "ValueError: 'a', 2"),
+        ("ValueError('\\\\x')", "ValueError: \\x"),
+        ("ValueError('\\x')", "ValueError: '\\x'"),
         ("KeyError(x)", "KeyError: x"),
         ("ValueError()", "ValueError: "),
         ("nothing", "InterpreterError: nothing"),

@@ -154,3 +154,12 @@ def test_sizes_that_are_equal_by_chance_are_varied_apart(tmp_path, forward, inpu
     """They were tied, as an output had an argument's shape, or as two were padded for a Fourier transform."""
     found = swept(tmp_path, forward, inputs, takes="n", given="64")
     assert any(apart(init_args[0], *args) for init_args, args, _ in found)
+
+
+def test_a_number_beside_integers_that_it_has_nothing_to_do_with_stays(tmp_path):
+    """The k of a top-k became others, as integers of the file were below the same number by chance."""
+    forward = "return x.topk(self.n).values, y.cumsum(0)"
+    found = swept(
+        tmp_path, forward, "torch.randn(30, 50), torch.randint(0, 8, (20,))", takes="k", init="self.n = k", given="8"
+    )
+    assert {init_args[0] for init_args, _, _ in found} == {8}

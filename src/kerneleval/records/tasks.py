@@ -275,7 +275,7 @@ class TensorSpec:
     common: float = 0.0
     """The mean of ``common`` data; 0: it is N(0, 1), as in half types where these are no scores."""
     common_signs: bool = False
-    """Whether the mean of each row (last dim) of ``common`` data is that number or its negative, at random."""
+    """Whether the mean of half of the rows (last dim) of ``common`` data, chosen at random, is the negative of that."""
     apart: tuple[int, ...] = ()
     """Positions of the dims that ``Arg.apart`` names; empty: it names none."""
     large_half: float = 16.0

@@ -98,8 +98,9 @@ _LESS = 0.85
 """Factor by which a dim is made smaller until the case fits."""
 
 _ALONE = (2048, 1024)
-"""A dim beside which there is no other is larger once than the first of these that fits, if no planned one is: rows of
-square matrices and keys of self-attention. One of two sequences packed in it is longer than half of it.
+"""Where a single dim of a task scales, as rows of square matrices or keys of self-attention, it is larger in one case
+than the first of these that fits, unless it is in a planned case. Of two sequences packed in more than 2048 places one
+is beyond 1024.
 """
 _MORE_FLOPS = 16
 """Such a case may take so many times the operations, since it is called once."""
@@ -388,7 +389,7 @@ def _alone(task: Task, planned: Sequence[Case], budget: Budget) -> Iterator[dict
     more = Budget(memory_bytes=_wider(budget), flops=_MORE_FLOPS * budget.flops)
     fits = functools.partial(within, task, "forward", planned[0].dtype, more)
     for least in itertools.takewhile(lambda least: least >= longest, _ALONE):
-        size = (least + _CHANCE.randrange(1, least // 8)) // only.multiple_of * only.multiple_of
+        size = -((-least - _CHANCE.randrange(1, least // 8)) // only.multiple_of) * only.multiple_of
         dims = {dim.name: dim.least for dim in task.dims} | {only.name: size}
         if size <= only.high and task.allows(dims) and fits(dims):
             yield dims

@@ -280,7 +280,7 @@ def _is_for_candidate(frame: FrameType | None) -> bool:
 
 
 def _living() -> set[int]:
-    """Processes of this user that have not ended; where the system does not say, one that is nobody's."""
+    """Processes of this user that run. Without ``/proc``: another number at every call, as if a process had begun."""
     found = set()
     try:
         for name in filter(str.isdecimal, os.listdir("/proc")):

@@ -601,6 +601,9 @@ _MOST_CLAIMS = 32
 _CAUSE = re.compile(r"(?P<kind>\w+)\((?P<text>.*?),?\)", re.DOTALL)
 """What Triton's interpreter says of an error that it met: how Python shows it."""
 
+_TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+"""One text in quotes. Nothing else that a candidate wrote is read as Python, which deep nesting could overflow."""
+
 
 def raised(error: WorkerError) -> Failed:
     """The outcome of a candidate that raised during a call."""
@@ -615,8 +618,9 @@ def raised(error: WorkerError) -> Failed:
     kind, text = error.kind, str(error)
     while kind == "InterpreterError" and (cause := _CAUSE.fullmatch(text)):  # one for each function that called another
         kind, text = cause["kind"], cause["text"]
-        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-            text = str(ast.literal_eval(text))
+        if _TEXT.fullmatch(text):
+            with suppress(ValueError, SyntaxError):  # an escape that is none
+                text = str(ast.literal_eval(text))
     message = f"{kind}: {text}"[:900] + place(error)
     return Failed(stage="call", reason="exception", message=message, evidence=error.evidence)
 

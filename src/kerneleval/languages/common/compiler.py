@@ -51,8 +51,8 @@ _NVRTC = (
 )
 
 _ERROR = re.compile(r"^([^\s:]+):\d+:\d+: (?:fatal )?(error: .*)$", re.MULTILINE)
-_TOLD = re.compile(r"^\S+:\d+:\d+: (?:warning|note|error): ", re.MULTILINE)
-"""Where a compiler begins to tell something; what a line is required from stands before it."""
+_MESSAGE = re.compile(r"^\S+:\d+:\d+: (?:warning|note|error): ", re.MULTILINE)
+"""Where a message of a compiler begins. Lines that end in "required from here" stand before their message."""
 _OWN_LINE = re.compile(r"^([^/\s:][^\s:]*:\d+):\d+:(?:\s+required from here| note: in instantiation of)", re.MULTILINE)
 """The line of the candidate for which a compiler read a template of others."""
 
@@ -223,7 +223,7 @@ def _beyond(status: int, log: str, seconds: float, cpu_s: int | None) -> str:
 def _own_line_first(log: str) -> str:
     """What a compiler said, with the candidate's line before an error that is in a header of others."""
     error = _ERROR.search(log)
-    before = [*_TOLD.finditer(log, 0, error.start())] if error else []
+    before = [*_MESSAGE.finditer(log, 0, error.start())] if error else []
     own = _OWN_LINE.search(log, before[-1].end() if before else 0)
     return f"{own[1]}: {error[2]}\n{log}" if error and own and error[1].startswith("/") else log
 

@@ -14,9 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Way = Literal["sorted", "crowded", "whole", "partly", "lowest", "highest"]
 """``sorted``: floating numbers in another order within their rows (:func:`_in_order`), ``crowded``: in one order in all
-rows. ``whole``: at the ends of their
-range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is at the other end. ``lowest`` and
-``highest``: all are at that end."""
+rows. ``whole``: at the ends of their range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is
+at the other end. ``lowest`` and ``highest``: all are at that end."""
 
 _FLOATING = frozenset(("rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "exponential_"))
 _WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_", "multinomial"))

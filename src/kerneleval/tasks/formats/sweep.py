@@ -50,10 +50,10 @@ _COUNTS = re.compile(
 )
 """Names that say of how many something else is: of patches, of tokens in a group."""
 _HEADS = re.compile(r"head", re.I)
-_TOLD = re.compile(r"(dim|size|len(gth)?|width|hidden|features?|channels?|d_model)$", re.I)
-"""Names of sizes that a constructor is told."""
-_BESIDE_SIZES = re.compile(r"max|block|chunk", re.I)
-"""Names of limits, and of parts in which something is computed."""
+_SIZE_NAME = re.compile(r"(dim|size|len(gth)?|width|hidden|features?|channels?|d_model)$", re.I)
+"""Names of constructor arguments that are sizes."""
+_LIMIT_NAME = re.compile(r"max|block|chunk", re.I)
+"""Names of constructor arguments that are limits, or sizes of blocks in which a kernel computes."""
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
 
 
@@ -82,7 +82,7 @@ def units(surveys: Surveys) -> list[Unit]:
     """
     if surveys.units is None:
         found = _without_spare(surveys, _without_ignored(surveys, _units(surveys)))
-        surveys.units = _with_told(surveys, found)
+        surveys.units = _with_constructor_sizes(surveys, found)
     return list(surveys.units)
 
 
@@ -236,7 +236,7 @@ def _needed(surveys: Surveys, unit: Unit, ends: Sequence[str]) -> list[str]:
 
 def _numbers_rows(surveys: Surveys, unit: Unit) -> bool:
     """Whether a unit that shapes no argument is a number of segments or classes in a small file: as many as rows of an
-    output, and more than integers that are drawn, which are larger where there are twice as many.
+    output that follows from drawn integers, and more than these, which are larger where there are twice as many.
     """
     base, made = surveys.at({}), surveys.probe(unit.at(2 * unit.value))
     if made is None or not _is_miniature(base) or not _is_miniature(made) or len(base.outputs) != len(made.outputs):
@@ -246,25 +246,34 @@ def _numbers_rows(surveys: Surveys, unit: Unit) -> bool:
     if (unit.value, 2 * unit.value) not in sizes:
         return False
     try:
-        own, other = (ModuleProblem(surveys.file, dims, "cpu").inputs(1) for dims in ({}, unit.at(2 * unit.value)))
+        problem, twice = (ModuleProblem(surveys.file, dims, "cpu") for dims in ({}, unit.at(2 * unit.value)))
+        own, other, weights = problem.inputs(1), twice.inputs(1), problem.weights(0)
+        whole = [i for i, one in enumerate(own) if _is_drawn_below(one, unit.value)]
+        if not any(int(other[i].max()) >= unit.value for i in whole if isinstance(other[i], torch.Tensor)):
+            return False
+        zeroed = [torch.zeros_like(one) if i in whole else one for i, one in enumerate(own)]
+        outputs = zip(problem.reference(own, weights), problem.reference(zeroed, weights), strict=True)
+        return any(unit.value in a.shape and depends(a, b, _STILL) for a, b in outputs)
     except UsageError:
         return False
-    both = [
-        (a, b) for a, b in zip(own, other, strict=False) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
-    ]
-    whole = [(a, b) for a, b in both if not (is_inexact(a) or a.dtype == torch.bool) and a.numel()]
-    return any(int(a.max()) < unit.value <= int(b.max()) for a, b in whole)
 
 
-def _with_told(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
-    """Units, with the sizes that a constructor is told beside: ``Model`` may not read them, as the size of a page or
-    the width of a head, or read them for a factor alone. Candidates may do either.
+def _is_drawn_below(value: Any, bound: int) -> bool:
+    """Whether it is a tensor of integers that are all below a bound."""
+    if not isinstance(value, torch.Tensor) or is_inexact(value) or value.dtype == torch.bool or not value.numel():
+        return False
+    return int(value.max()) < bound
+
+
+def _with_constructor_sizes(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
+    """The units, each with the constructor argument that is the same size by its name and value, as the size of a page.
+    ``Model`` may not read it, or read it for a factor alone. Candidates may read the argument or the shape.
     """
     units_, file = list(found), surveys.file
     known = {name for unit in found for name in unit.names}
     for name, literal in file.literals.items():
         hint = literal.hint
-        told = name.startswith("get_init_inputs[") and _TOLD.search(hint) and not _BESIDE_SIZES.search(hint)
+        told = name.startswith("get_init_inputs[") and _SIZE_NAME.search(hint) and not _LIMIT_NAME.search(hint)
         alike = [i for i, unit in enumerate(units_) if unit.value == literal.value]
         if not told or _NOT_A_SIZE.search(hint) or name in known or len(alike) != 1:
             continue
