@@ -12,6 +12,7 @@ import pytest
 from kerneleval import languages
 from kerneleval.judge import Judge
 from kerneleval.judge.windows import worker_pool
+from kerneleval.languages import cpp, cuda
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate
 from kerneleval.sandbox import processes
@@ -73,6 +74,20 @@ def test_once_a_numba_candidate_came_workers_find_it_loaded(judge: Judge) -> Non
     judge.pool.require(candidate)
     judge.pool.take_spare().close()  # may be older
     worker_pool.Loaded(judge.pool, candidate, ["gelu"]).close()
+
+
+@pytest.mark.parametrize("language, compiler_s", [("cpp", cpp.TIMEOUT_S), ("cuda", cuda.TIMEOUT_S)])
+def test_a_build_is_waited_for_until_its_compiler_is_ended(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, compiler_s: float
+) -> None:
+    """nvcc may take 300 s: the judge ended every build after 120 s, and no message named the compiler."""
+    monkeypatch.setattr(worker_pool, "_keep", lambda *_: None)
+    monkeypatch.setattr(judge.pool, "built", lambda _candidate: tmp_path / "none")
+    asked: list[float] = []
+    worker = SimpleNamespace(request=lambda *_, timeout_s: asked.append(timeout_s))
+    candidate = Candidate(files=((f"one.{language}", ""),), language=language)
+    judge.pool.build(worker, candidate, tmp_path / "build")  # type: ignore[arg-type]
+    assert asked == [compiler_s + 5]
 
 
 def test_nobody_waits_for_compilers_when_a_run_is_stopped(tmp_path: Path) -> None:

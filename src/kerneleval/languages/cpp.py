@@ -18,7 +18,7 @@ from kerneleval.records import Candidate, InfrastructureError
 DEFAULT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++20")
 """Flags before the candidate's own, which may override them."""
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = Language.longest_build_s
 """Longest compilation."""
 
 CPU_S = 60

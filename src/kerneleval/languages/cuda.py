@@ -57,6 +57,7 @@ class Cuda(Language):
     suffixes = (".cu",)
     devices = ("cuda", "rocm")
     needs_build = True
+    longest_build_s = TIMEOUT_S
 
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
         """Compiles for ``arch`` into a shared library or ``candidate.cubin``; see :meth:`Language.build`. No GPU."""

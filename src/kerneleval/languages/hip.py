@@ -33,6 +33,7 @@ class Hip(Language):
     suffixes = (".hip",)
     devices = ("rocm",)
     needs_build = True
+    longest_build_s = amd.TIMEOUT_S
 
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
         """Compiles for ``arch`` into a shared library or ``candidate.hsaco``; see :meth:`Language.build`. No GPU."""

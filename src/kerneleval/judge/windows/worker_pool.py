@@ -55,7 +55,8 @@ from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, zygote_of
 from kerneleval.worker.waiting import LOAD_LONGEST_S, Patience, TimeLimit
 from kerneleval.worker.wire import encode_plain
 
-_BUILD_TIMEOUT_S = 120.0
+_BUILD_ENDS_S = 5.0
+"""Seconds that a build has to end its compiler, and to say so."""
 _SWAP_S = 20.0
 _MOST_CLAIMS = 32
 _MOST_BINARIES = 1024
@@ -438,7 +439,7 @@ class WorkerPool:
                 os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
             return
         message = {"candidate": to_plain(candidate), "dir": str(directory), "arch": self.machine.arch}
-        worker.request("build", message, "built", timeout_s=_BUILD_TIMEOUT_S)
+        worker.request("build", message, "built", timeout_s=language.longest_build_s + _BUILD_ENDS_S)
         _keep(directory, cached)
 
     def built(self, candidate: Candidate) -> Path:

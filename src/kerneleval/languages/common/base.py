@@ -143,6 +143,8 @@ class Language(ABC):
     """Further device kinds, where it is what users run on the host instead: baselines in it do, candidates do not."""
     needs_build: bool = False
     """Whether :meth:`build` does anything."""
+    longest_build_s: float = 120.0
+    """Seconds after which its compiler is ended. Templates for GPUs (CUTLASS's) take minutes."""
     compiles_by_length: bool = False
     """Whether kernels on a GPU are usually compiled anew for longer rows: as one block that holds a whole row."""
 
