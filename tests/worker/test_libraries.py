@@ -6,6 +6,7 @@ import ctypes
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -307,14 +308,31 @@ def test_who_waits_to_be_reaped_has_ended() -> None:
         one.wait()
 
 
+def test_processes_of_other_programs_are_none_that_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a PID namespace those of the same user are seen too."""
+    monkeypatch.setattr(os, "getppid", os.getpid)
+    before = module._living()
+    other = int(subprocess.check_output(["sh", "-c", "sleep 600 >/dev/null & echo $!"]))
+    try:
+        assert module._living() == before
+    finally:
+        os.kill(other, signal.SIGKILL)
+
+
 def test_functions_that_ctypes_found_in_own_files_are_made_no_ops(tmp_path: Path) -> None:
+    """Not where they are given numbers alone: the size of a workspace was 0, and a loop in steps of it had no end."""
+    text = "int f(int *x) { return *x + 7; } int size(int n, double factor) { return n * factor; }"
     for name in ("own", "other"):
-        (tmp_path / f"{name}.c").write_text("int f(int x) { return x + 7; }")
+        (tmp_path / f"{name}.c").write_text(text)
         command = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / f"{name}.so"), str(tmp_path / f"{name}.c")]
         subprocess.run(command, check=True)
-    own, other = (ctypes.CDLL(str(tmp_path / f"{name}.so")).f for name in ("own", "other"))
+    own, other = (ctypes.CDLL(str(tmp_path / f"{name}.so")) for name in ("own", "other"))
+    kept, one = own.f, ctypes.c_int(1)
+    at = ctypes.c_void_p(ctypes.addressof(one))
+    kept.restype = own.size.restype = ctypes.c_long
     extensions = Extensions()
     extensions.mute(True, frozenset((str(tmp_path / "own.so"),)))
-    assert (own(1), other(1)) == (0, 8)
+    assert (kept(at), own["f"](ctypes.byref(one)), own.f(ctypes.c_size_t(at.value)), other.f(at)) == (0, 0, 0, 8)
+    assert (own.size(ctypes.c_int(6), ctypes.c_double(2)), own["size"](3, ctypes.c_double(1))) == (12, 3)
     extensions.mute(False)
-    assert (own(1), other(1)) == (8, 8)
+    assert (kept(at), other.f(at), "__call__" in vars(type(kept))) == (8, 8, False)

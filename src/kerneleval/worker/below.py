@@ -111,7 +111,7 @@ class Extensions:
 
     def __init__(self) -> None:
         self._muted: list[tuple[Any, int]] = []
-        self._found: list[tuple[Any, int]] = []
+        self._classes: list[type] = []
         none = lambda *_args: None  # noqa: E731
         plain = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
         keyed = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -135,19 +135,17 @@ class Extensions:
         ]
 
     def mute(self, on: bool, files: frozenset[str] = frozenset()) -> None:
-        """``on``: replace their functions by no-ops, also where a reference was kept, and those of these files that
-        ``ctypes`` has found; else put them back.
+        """``on``: replace their functions by no-ops, also where a reference was kept, and calls by ``ctypes`` of
+        functions in these files; else put them back.
         """
         for definition, function in self._muted:
             definition.function = function
-        for place, address in self._found:
-            place.value = address
-        self._muted, self._found = [], []
+        for kind in self._classes:
+            type.__delattr__(kind, "__call__")
+        self._muted, self._classes = [], []
         if not on:
             return
-        for place in _found_by_ctypes(files):
-            self._found.append((place, place.value))
-            place.value = ctypes.cast(_NOTHING, ctypes.c_void_p).value
+        self._mute_calls(_code_of(files))
         for _, functions in self.found():
             for one in functions:
                 definition = _Builtin.from_address(id(one)).definition.contents
@@ -155,23 +153,52 @@ class Extensions:
                 self._muted.append((definition, definition.function))
                 definition.function = ctypes.cast(nothing, ctypes.c_void_p).value
 
+    def _mute_calls(self, code: list[range]) -> None:
+        """Have ``ctypes`` call nothing in some memory, but where numbers alone are given: what is not told where
+        tensors are computes no outputs, but may say how large a workspace or a step is.
+        """
+
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            place = ctypes.c_void_p.from_buffer(function)
+            address = place.value or 0
+            if all(map(_is_number, (*args, *kwargs.values()))) or not any(address in one for one in code):
+                return _call(function, *args, **kwargs)
+            place.value = ctypes.cast(_NOTHING, ctypes.c_void_p).value
+            try:
+                return _call(function, *args, **kwargs)
+            finally:
+                place.value = address
+
+        kinds: list[type] = _FUNCTION.__subclasses__() if code else []
+        for kind in kinds:
+            if "__call__" not in vars(kind):
+                type.__setattr__(kind, "__call__", call)
+                self._classes.append(kind)
+
 
 _NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
 _FUNCTION: type = type(_NOTHING).__mro__[1]
 """What all functions that ``ctypes`` calls are instances of."""
+_call: Callable[..., Any] = vars(_FUNCTION)["__call__"]
+_LEAST_ADDRESS = 1 << 32
 
 
-def _found_by_ctypes(files: frozenset[str]) -> list[Any]:
-    """Where functions that ``ctypes`` has found in some files hold their address."""
+def _is_number(value: Any) -> bool:
+    """Whether an argument of a function in native code is a number, and no address."""
+    if isinstance(value, ctypes._SimpleCData) and not isinstance(value, ctypes.c_void_p):
+        value = value.value
+    return type(value) in (bool, float) or (type(value) is int and abs(value) < _LEAST_ADDRESS)
+
+
+def _code_of(files: frozenset[str]) -> list[range]:
+    """Where some files are in memory."""
     spans = []
     with contextlib.suppress(OSError):  # no Linux
         for line in Path("/proc/self/maps").read_text().splitlines() if files else ():
             parts = line.split(None, 5)
             if len(parts) == 6 and parts[5] in files:
                 spans.append(range(*(int(end, 16) for end in parts[0].split("-"))))
-    functions = [one for one in gc.get_objects() if spans and issubclass(type(one), _FUNCTION)]
-    places = [ctypes.c_void_p.from_buffer(function) for function in functions]
-    return [place for place in places if any((place.value or 0) in span for span in spans)]
+    return spans
 
 
 def _mapped(*folders: str) -> bool:

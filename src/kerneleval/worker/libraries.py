@@ -27,6 +27,7 @@ import numpy as np
 
 from kerneleval.languages.binaries.elf import LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
+from kerneleval.sandbox import processes
 
 __all__ = ["Libraries"]
 
@@ -280,17 +281,14 @@ def _is_for_candidate(frame: FrameType | None) -> bool:
 
 
 def _living() -> set[int]:
-    """Processes of this user that run. Without ``/proc``: another number at every call, as if a process had begun."""
-    found = set()
-    try:
-        for name in filter(str.isdecimal, os.listdir("/proc")):
-            with contextlib.suppress(OSError):  # it has just ended
-                if os.stat(f"/proc/{name}").st_uid == os.geteuid():
-                    state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
-                    found |= set() if state in "ZX" else {int(name)}
-    except OSError:
-        found.add(-time.monotonic_ns())
-    return found
+    """Processes that run, from this one's parent on, the monitor, which orphans come to; those of other programs are
+    not there. Where the system does not say: another number at every call, as if a process had begun.
+    """
+    below: list[int] = []
+    with contextlib.suppress(OSError):  # no /proc that could be read
+        above = os.getppid()
+        below = [above, *processes.descendants_by_scan(above)] if processes.HAS_PROC else []
+    return set(filter(processes.is_running, below)) if os.getpid() in below else {-time.monotonic_ns()}
 
 
 def _package(path: str) -> str:
