@@ -52,6 +52,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "library_by_shape",
     ),
     "laundering what the library computed": ("laundered_library",),
+    "hiding what was counted": ("hidden_counts",),
     "inheriting or importing the reference": ("inherited_reference", "reference_import"),
     "decoy kernels": ("decoy_kernel",),
     "precision downgrade, coarse formulas": ("precision_downgrade", "coarse_approximation"),

@@ -123,6 +123,7 @@ def test_native(name: str) -> None:
         "__import__('time').perf_counter = f",
         "from unittest import mock\nmock.patch('torch.equal')",
         "import torch\ntorch.Tensor.equal, x = f, 1",
+        "import json\njson.encoder.JSONEncoder.encode = f",
     ],
 )
 def test_other_ways_to_rebind(text: str) -> None:
@@ -225,5 +226,7 @@ def test_honest_kernels_are_not_warned_of(path: Path) -> None:
         "looks_at_itself.py": {"code", "frames", "proc"},
         "starts_programs.py": {"processes"},
         "ctypes_library.py": {"processes"},
+        "ctypes_sizes.py": {"processes"},
+        "own_settings.py": {"flags"},
     }
     assert set(warned) == known.get(path.name, set()), warned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -95,6 +96,9 @@ def test_nothing_has_changed_until_something_has(observing: Observing, monkeypat
     assert observing.changed() == []
     monkeypatch.setattr(Observing, "begin", lambda *args, **options: None)
     assert observing.changed() == ["Observing.begin"]
+    calls = sys.modules["kerneleval.worker.calls"]
+    monkeypatch.setattr(calls, "type", lambda value: torch.Tensor, raising=False)  # hides the interpreter's
+    assert sorted(observing.changed()) == ["Observing.begin", "kerneleval.worker.calls.type"]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from kerneleval.languages.common.base import OutputSpec
 from kerneleval.worker.calls import mismatch, outputs_of, written
-from kerneleval.worker.child import _error
+from kerneleval.worker.child import Worker, _error
 
 BASE = torch.arange(64.0)
+KINDS = (torch.Tensor, torch.nn.Parameter)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +59,41 @@ def test_one_of_another_shape_is_not_written_out() -> None:
 
 @pytest.mark.parametrize("result", [None, [1.0, 2.0], "text"])
 def test_that_nothing_was_returned_is_told(result: object) -> None:
-    wrong = mismatch(outputs_of(result, None), [OutputSpec(shape=(2,), dtype="float32")], "cpu")
+    wrong = mismatch(outputs_of(result, None), [OutputSpec(shape=(2,), dtype="float32")], "cpu", KINDS)
     assert wrong is not None and wrong["got"].startswith("no tensor was returned")
+
+
+def test_a_class_in_the_place_of_parameters_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(torch.Tensor):
+        pass
+
+    monkeypatch.setattr(torch.nn, "Parameter", Later)
+    made = [torch.zeros(2).as_subclass(Later)]
+    wrong = mismatch(made, [OutputSpec(shape=(2,), dtype="float32")], "cpu", KINDS)
+    assert wrong == {"what": "type", "got": "output 0 is a Later", "want": "a tensor"}
+
+
+def test_a_window_is_recorded_until_its_outputs_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that was put off until then was not seen."""
+    recorded: list[bool] = []
+
+    @contextlib.contextmanager
+    def recording() -> Iterator[None]:
+        recorded.append(True)
+        yield
+        recorded.append(False)
+
+    worker = Worker(SimpleNamespace(send=None), "cpu")  # type: ignore[arg-type]
+    worker.recording, worker.arenas = recording(), {"in": None}  # type: ignore[dict-item]
+    worker.calling = worker.loaded = worker.timer = worker.in_order = SimpleNamespace(elapsed_ns=lambda: 0.0)  # type: ignore[assignment]
+    worker.observing = SimpleNamespace(end=lambda _loaded: {})  # type: ignore[assignment]
+    monkeypatch.setattr(worker, "_timed", lambda _make: None)
+    monkeypatch.setattr(worker, "_tampering", list)
+    monkeypatch.setattr(worker, "staging", SimpleNamespace(stage=lambda *_: None, retire=lambda *_: None))
+    worker.on_go({"calls": [0, 0], "rounds": 1, "recorded": False})
+    assert recorded == [True]
+    worker.on_observed({})
+    assert recorded == [True, False]
 
 
 def test_an_exception_whose_text_and_class_are_odd_is_told() -> None:

@@ -12,7 +12,6 @@ import functools
 import gc
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
@@ -55,7 +54,7 @@ def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[
     try:
         yield
     finally:
-        found: Counter[str] = Counter()
+        found: dict[str, int] = {}  # no class of the library's: its methods could be others by now
         events = _disable_profiler().events()
         if all(event.name() != began for event in events):
             on_loss()
@@ -63,7 +62,8 @@ def everywhere(seen: dict[str, int], brought: frozenset[str], on_loss: Callable[
             space, _, name = event.name().partition("::")
             full = ".".join(filter(None, (event.name(), event.overload_name())))
             if full in brought:
-                found[f"{space}.{name}.{event.overload_name() or 'default'}"] += 1
+                full = f"{space}.{name}.{event.overload_name() or 'default'}"
+                found[full] = found.get(full, 0) + 1
         # what the caller's thread dispatched is here twice: before its mode and after
         for name, count in found.items():
             seen.setdefault(name, count)

@@ -330,8 +330,10 @@ _NUMBERS = {bool: ("bool",), int: ("int64", "float32"), float: ("float32",)}
 """What a number that a call returns may stand for."""
 
 
-def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
-    """What is wrong with the form of a call's outputs: ``what``, ``got``, ``want``; None: nothing."""
+def mismatch(outputs: list[Any], wanted: list[Any], device: str, kinds: tuple[type, ...]) -> dict[str, str] | None:
+    """What is wrong with the form of a call's outputs: ``what``, ``got``, ``want``; None: nothing. ``kinds``: PyTorch's
+    own classes of tensors.
+    """
     import torch
 
     if outputs and type(outputs[0]) is Misformed:
@@ -349,7 +351,7 @@ def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, st
                 got, want = f"output {position} is a Python {type(output).__name__}", f"one of {spec.dtype}"
                 return {"what": "dtype", "got": got, "want": want}
             continue
-        if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
+        if type(output) not in kinds:  # a subclass may compute when it is collected
             return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
         if output.layout != torch.strided:  # so would a sparse tensor
             return {"what": "type", "got": f"output {position} is {str(output.layout)[6:]}", "want": "a dense tensor"}

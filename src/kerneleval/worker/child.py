@@ -90,6 +90,7 @@ class Worker:
         self.beside: Any = None  # a module made before the one that is called
         self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        self.watching = contextlib.ExitStack()
         self.event_ns = 0.0
         self.timer: devices.EventTimer | None = None
         self.spin_s = 0.0
@@ -354,7 +355,8 @@ class Worker:
             torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
         self.staging.stage(self.arenas["in"], self.input_bytes)
         self.results, self.launched = self.results[:start], message["recorded"]
-        with self.recording, self.watch.over(bool(message.get("watch"))):
+        self.watching.enter_context(self.recording)  # until outputs are collected: work that was put off is seen too
+        with self.watch.over(bool(message.get("watch"))):
             self._timed(lambda: self._make(start, stop, message["rounds"], recorded=message["recorded"]))
         if stop == len(self.calls):
             self.staging.retire(self.arenas["in"], self.input_bytes)
@@ -425,14 +427,16 @@ class Worker:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
         ``first``: number of the first of these calls.
         """
+        assert self.observing is not None
         fit: list[tuple[list[Any], Any, Sequence[int]]] = []
         wrong: dict[str, Any] | None = None
-        for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
-            if problem := self._malformed(call, outputs):
-                wrong = wrong or {"call": index, **problem}
-            else:
-                fit.append((self._detached(call, outputs), call.outputs, at))
-        self._copy_out(fit, uniform=uniform)
+        with self.observing.plainly():
+            for index, (call, outputs, at) in enumerate(zip(calls, results, places, strict=True), first):
+                if problem := self._malformed(call, outputs):
+                    wrong = wrong or {"call": index, **problem}
+                else:
+                    fit.append((self._detached(call, outputs), call.outputs, at))
+            self._copy_out(fit, uniform=uniform)
         return wrong
 
     def _detached(self, call: PreparedCall, outputs: Sequence[Any]) -> list[Any]:
@@ -520,13 +524,16 @@ class Worker:
     def on_observed(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Watch no longer, and report what was seen."""
         assert self.loaded is not None and self.observing is not None
+        self.watching.close()
         self.recording, self.moved = contextlib.nullcontext(), []
         return {"op": "observed", **self.observing.end(self.loaded), "tampering": self._tampering()}
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
     def _malformed(self, call: PreparedCall, outputs: Sequence[Any]) -> dict[str, str] | None:
-        return mismatch(list(outputs), call.outputs, self.device.torch_device) or self._alias(outputs)
+        assert self.observing is not None
+        wrong = mismatch(list(outputs), call.outputs, self.device.torch_device, self.observing.kinds)
+        return wrong or self._alias(outputs)
 
     def _alias(self, outputs: Sequence[Any]) -> dict[str, str] | None:
         for position, output in enumerate(outputs):

@@ -32,14 +32,17 @@ _GUARDED = {
     "sys": "_getframe exit",
     "time": "clock_gettime monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns sleep"
     " thread_time time time_ns",
-    "torch": "allclose bernoulli enable_grad eq equal get_rng_state initial_seed isclose isfinite isnan manual_seed ne"
-    " no_grad normal rand rand_like randint randint_like randn randn_like randperm seed set_rng_state _foreach_copy_",
-    "torch.Tensor": "__eq__ __ne__ allclose clone copy_ cpu cuda data_ptr detach detach_ element_size eq equal"
-    " is_floating_point isclose item ne numel numpy storage_offset stride sub to tolist untyped_storage",
+    "torch": "Tensor allclose bernoulli enable_grad eq equal get_rng_state initial_seed isclose isfinite isnan"
+    " manual_seed ne no_grad normal rand rand_like randint randint_like randn randn_like randperm seed"
+    " set_rng_state strided _foreach_copy_",
+    "torch.Tensor": "__eq__ __ne__ allclose clone copy_ cpu cuda data_ptr detach detach_ device dtype element_size"
+    " eq equal is_contiguous is_floating_point isclose item layout ne numel numpy shape storage_offset stride sub to"
+    " tolist untyped_storage",
     "torch.autograd": "backward grad",
     "torch.cuda": "Event Stream current_stream default_stream manual_seed manual_seed_all stream synchronize",
     "torch.cuda.Event": "__new__ elapsed_time query record synchronize wait",
     "torch.cuda.Stream": "query record_event synchronize wait_event wait_stream",
+    "torch.nn": "Parameter",
     "torch.random": "get_rng_state initial_seed manual_seed seed set_rng_state",
     "torch.testing": "assert_close",
 }

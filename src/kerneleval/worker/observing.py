@@ -10,6 +10,7 @@ and decide nothing by them.
 from __future__ import annotations
 
 import base64
+import builtins
 import contextlib
 import json
 import sys
@@ -40,6 +41,8 @@ class Observing:
         import torch
         from torch.utils._python_dispatch import TorchDispatchMode
 
+        self.kinds: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter)
+        self._plain = (torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch)
         self.detach: Callable[[Any], Any] = torch.Tensor.detach
         self.as_strided: Callable[..., Any] = torch.as_strided
         self.unbind: Callable[[Any], Any] = torch.unbind
@@ -71,6 +74,13 @@ class Observing:
     def watch_over(self, *objects: Any) -> None:
         """Functions that these objects hold now are to stay what they are."""
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
+
+    @contextlib.contextmanager
+    def plainly(self) -> Iterator[None]:
+        """Tensors are handled by PyTorch alone: no mode that was left entered, and no class, computes in the block."""
+        functions, operators = self._plain
+        with functions(), operators():
+            yield
 
     def loaded(self) -> None:
         """The candidate is there."""
@@ -144,6 +154,9 @@ class Observing:
             for name, value, code in pieces:
                 if now.get(name) is not value or (code is not None and value.__code__ is not code):
                     changed.append(f"{getattr(owner, '__qualname__', owner.__name__)}.{name}")
+            if type(owner) is ModuleType:  # a name of its own hides that of the interpreter
+                known = {name for name, _, _ in pieces}
+                changed += [f"{owner.__name__}.{name}" for name in now if name not in known and name in vars(builtins)]
         kind = type(self._device)
         own = getattr(self._device, "__dict__", {})
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]

@@ -32,6 +32,7 @@ from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.expectation import Expectation, is_eight_bit, opened
 from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import Calls
+from kerneleval.judge.static_analysis import patterns
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
 from kerneleval.languages.binaries.elf import LOADER
@@ -418,12 +419,16 @@ _UNSEEN = (
     *("numba.types.ExternalFunctionPointer", "numba.types.WrapperAddressProtocol", "torch._C._aoti.*"),
     *("torch.Tensor.__array__", "torch.Tensor.numpy", "torch._C.TensorBase.*", "torch._C._te.*"),
     *("importlib.__import__", "importlib.machinery.*", "importlib.util.module_from_spec", "inspect.getattr_static"),
+    *("kerneleval.*", "sys.addaudithook", "sys.gettrace", "sys.monitoring.*", "sys.setprofile", "sys.settrace"),
+    *("torch._C._get_dispatch_mode", "torch._C._len_torch_dispatch_stack", "torch.autograd._profiler_enabled"),
+    *("torch._C._autograd._profiler_enabled", "torch.utils._python_dispatch.*", "threading.setprofile"),
     *("operator.attrgetter", "operator.methodcaller", "pkgutil.resolve_name", "pydoc.locate", "runpy.*", "sys.modules"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
 at the functions that are linked into Numba's or to call by an address, NumPy's functions below its protocols, methods
 of tensors that give arrays, without a tensor, the compiler of TorchScript, Python called by compiled kernels, other
-interpreters in the process, and what finds modules and attributes by texts."""
+interpreters in the process, this package, what asks whether it is watched or runs between others' lines, and what finds
+modules and attributes by texts."""
 
 _IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
 """Whose attributes are not followed where the names are made as it runs."""
@@ -437,8 +442,8 @@ _ROOTS = frozenset(("builtins", "importlib", *(name.partition(".")[0] for name i
 _INSIDE = frozenset(
     re.findall(
         r"\w+",
-        "__closure__ ag_frame cell_contents cr_frame f_back f_locals get_referents getclosurevars gi_frame tb_frame"
-        " _FuncPtr __base__ __bases__ __getattribute__ __mro__ __wrapped__ _implementation mro",
+        "__closure__ __globals__ ag_frame cell_contents cr_frame f_back f_globals f_locals get_referents getclosurevars"
+        " gi_frame tb_frame _FuncPtr __base__ __bases__ __getattribute__ __mro__ __wrapped__ _implementation mro",
     )
 )
 """Attributes that lead to what the worker holds, or below what is followed: there what was counted, and who counts, can
@@ -453,6 +458,7 @@ def _named(calls: Calls) -> list[str]:
             with contextlib.suppress(Unreadable):
                 source = Source(text)
                 found += (what for _, what in source.uses(_UNSEEN))
+                found += (what for _, what in patterns.rebinds(source))
                 found += filter(re.compile("|".join(map(fnmatch.translate, _UNSEEN))).match, _imported(source))
                 found += _in_parts(source)
                 found += (what for _, what in source.attributes(tuple(_INSIDE)))

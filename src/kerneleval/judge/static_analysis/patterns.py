@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 
 from kerneleval.languages.common.python_source import Source
 
 Lines = Iterator[tuple[int, str]]
 
-_GUARDED = frozenset(
-    re.findall(
-        r"\w+",
-        "builtins ctypes gc inspect math numba numpy os random signal sys threading time torch triton",
-    )
-)
+_GUARDED = sys.stdlib_module_names | {"numba", "numpy", "torch", "triton"}
 """Modules that everybody in the process uses."""
 
 _SETTINGS = (
