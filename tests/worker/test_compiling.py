@@ -179,6 +179,15 @@ def test_signs_put_the_end_off_so_far_and_no_further(monkeypatch: pytest.MonkeyP
     assert one.is_over() and one.why() == "within 121 s"
 
 
+def test_who_waited_for_a_processor_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """15 s are its own: 27 s looked as if the limit was another one."""
+    clock = Clock(monkeypatch)
+    one = Waiting(TimeLimit(15.0), list, frozenset())
+    monkeypatch.setattr(one._held, "waited_s", lambda: 12.0)
+    clock.now_s += 27
+    assert one.is_over() and one.why() == "within 27 s, of which it waited 12 s for a processor"
+
+
 def test_without_a_sign_it_is_over_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     one = Waiting(TimeLimit(15.0, 120.0), list, frozenset())

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from kerneleval.worker import libraries as module
-from kerneleval.worker.below import Extensions
+from kerneleval.worker.below import Extensions, calls_by_ctypes
 from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Libraries, _is_past_the_dispatcher
 
 
@@ -317,6 +317,17 @@ def test_processes_of_other_programs_are_none_that_it_started(monkeypatch: pytes
         assert module._living() == before
     finally:
         os.kill(other, signal.SIGKILL)
+
+
+def test_calls_are_known_by_where_the_function_is() -> None:
+    """Called by an address, no name is looked up."""
+    named = ctypes.CDLL(None).toupper
+    heard: list[tuple[str, str]] = []
+    found = type(named)(ctypes.cast(named, ctypes.c_void_p).value)
+    with calls_by_ctypes(lambda file, name: heard.append((os.path.basename(file).split(".")[0], name))):
+        assert found(ord("a")) == ord("A")
+    assert heard == [("libc", "toupper")]
+    assert found(ord("a")) == ord("A") and len(heard) == 1
 
 
 def test_functions_that_ctypes_found_in_own_files_are_made_no_ops(tmp_path: Path) -> None:

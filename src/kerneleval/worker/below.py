@@ -140,8 +140,7 @@ class Extensions:
         """
         for definition, function in self._muted:
             definition.function = function
-        for kind in self._classes:
-            type.__delattr__(kind, "__call__")
+        _put_back(self._classes)
         self._muted, self._classes = [], []
         if not on:
             return
@@ -169,11 +168,7 @@ class Extensions:
             finally:
                 place.value = address
 
-        kinds: list[type] = _FUNCTION.__subclasses__() if code else []
-        for kind in kinds:
-            if "__call__" not in vars(kind):
-                type.__setattr__(kind, "__call__", call)
-                self._classes.append(kind)
+        self._classes = _calling_by(call) if code else []
 
 
 _NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
@@ -181,6 +176,54 @@ _FUNCTION: type = type(_NOTHING).__mro__[1]
 """What all functions that ``ctypes`` calls are instances of."""
 _call: Callable[..., Any] = vars(_FUNCTION)["__call__"]
 _LEAST_ADDRESS = 1 << 32
+
+
+def _calling_by(call: Callable[..., Any]) -> list[type]:
+    """Have ``ctypes`` call functions by this one; the classes for which it does so from now on."""
+    every: list[type] = _FUNCTION.__subclasses__()
+    kinds = [kind for kind in every if "__call__" not in vars(kind)]
+    for kind in kinds:
+        type.__setattr__(kind, "__call__", call)
+    return kinds
+
+
+def _put_back(kinds: list[type]) -> None:
+    for kind in kinds:
+        type.__delattr__(kind, "__call__")
+
+
+class _Symbol(ctypes.Structure):
+    """``Dl_info``."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+_dladdr: Any = getattr(ctypes.CDLL(None), "dladdr", None)
+
+
+@contextlib.contextmanager
+def calls_by_ctypes(hear: Callable[[str, str], None]) -> Iterator[None]:
+    """Tell of each call by ``ctypes`` in the block: the file of the function, and its name, however its address was
+    found; an empty name where the file has none for it.
+    """
+
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        address, found = ctypes.c_void_p.from_buffer(function).value, _Symbol()
+        if _call(_dladdr, ctypes.c_void_p(address), ctypes.byref(found)):
+            name = found.name if found.address == address and found.name else b""
+            hear(os.fsdecode(found.file or b""), os.fsdecode(name))
+        return _call(function, *args, **kwargs)
+
+    kinds = _calling_by(call) if _dladdr else []
+    try:
+        yield
+    finally:
+        _put_back(kinds)
 
 
 def _is_number(value: Any) -> bool:

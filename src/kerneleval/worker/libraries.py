@@ -28,6 +28,7 @@ import numpy as np
 from kerneleval.languages.binaries.elf import LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
 from kerneleval.sandbox import processes
+from kerneleval.worker.below import calls_by_ctypes
 
 __all__ = ["Libraries"]
 
@@ -53,6 +54,8 @@ _PAST_THE_DISPATCHER = re.compile(
 """Also what switches the recording of operators off, and what finds an operator, whose kernels headers call. Where
 ``operator``, of that many characters and what follows it, is the name of an operator.
 """
+
+_HOLDS_BLAS = re.compile("blas|blis|cudnn|dnnl|fft|lapack|miopen|mkl|solver|sparse|torch")
 
 _LOOKING_UP = ("ctypes.dlsym", "ctypes.dlsym/handle")
 _ALLOCATES = re.compile("as_strided|copy|empty|fill|full|ones|resize|view|zero")
@@ -199,6 +202,13 @@ class Libraries:
             if type(path) is str and os.sep in path:
                 self._opened(os.path.realpath(path))
 
+    def _hear_of_call(self, path: str, name: str) -> None:
+        """Functions of libraries are known whatever their addresses come from; those without a name, by the file."""
+        file = os.path.basename(path)
+        known = _computes(name) or _OF_TORCH.fullmatch(name) or (not name and _HOLDS_BLAS.search(file))
+        if known and os.path.realpath(path) not in self.files:
+            self._looked_up[f"ctypes.{name or f'a function of {file}'}"[:100]] = 1
+
     def _opened(self, path: str) -> None:
         """Note native code: the package that brings it, or, where none does, the file and what it is linked with.
         ``import`` comes for modules in Python too, without a path.
@@ -258,6 +268,7 @@ class Libraries:
                 for name in names:
                     stack.enter_context(_replaced(owner, name))
             stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
+            stack.enter_context(calls_by_ctypes(self._hear_of_call))
             yield
         seen |= _COUNTS
 

@@ -166,9 +166,10 @@ class Waiting:
 
     def why(self) -> str:
         """What was waited for in vain."""
-        took_s = time.monotonic() - self._began_s
+        took_s, own_s, _ = self.spent()
         last = f", the last {self._limit.calls_s:.0f} s of them without a sign of progress" if self.compiled_s else ""
-        return f"within {took_s:.0f} s{last if took_s < self._limit.longest_s else ''}"
+        held = f", of which it waited {took_s - own_s:.0f} s for a processor" if took_s - own_s >= 1 else ""
+        return f"within {took_s:.0f} s{held}{last if took_s < self._limit.longest_s else ''}"
 
     def _latest_s(self, waited_s: float) -> float:
         """When it is over in any case."""

@@ -509,7 +509,11 @@ def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
         if set(one.seen.launches) <= needed:
             yield Finding(level="warn", message=f"{one.case.key}: the outputs do not need its launches of {kernels}")
             continue
-        message = f"{one.case.key}: it launches {kernels}, and its outputs are right with these kernels made no-ops"
+        computing = ", ".join(sorted(one.computing)[:6]) or "code that is not seen"
+        message = (
+            f"{one.case.key}: it launches {kernels}, and its outputs are right with these kernels made no-ops: "
+            f"{computing} computes them"
+        )
         launches = {"launches": dict(one.seen.launches)}
         yield Finding(level="fail", reason="decoy_kernel", message=message, evidence=launches)
         return
