@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kerneleval.languages.common.base import OutputSpec
+from kerneleval.worker import host
 from kerneleval.worker.calls import mismatch, outputs_of, written
 from kerneleval.worker.child import Worker, _error
 
@@ -70,7 +71,7 @@ def test_a_class_in_the_place_of_parameters_is_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.nn, "Parameter", Later)
     made = [torch.zeros(2).as_subclass(Later)]
     wrong = mismatch(made, [OutputSpec(shape=(2,), dtype="float32")], "cpu", KINDS)
-    assert wrong == {"what": "type", "got": "output 0 is a Later", "want": "a tensor"}
+    assert wrong == {"what": "type", "got": "output 0 is a Later", "want": "a plain tensor, of no subclass"}
 
 
 def test_a_window_is_recorded_until_its_outputs_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +95,13 @@ def test_a_window_is_recorded_until_its_outputs_are_collected(monkeypatch: pytes
     assert recorded == [True]
     worker.on_observed({})
     assert recorded == [True, False]
+
+
+def test_errors_are_told_without_colours() -> None:
+    """Numba's held codes of terminals, and a verdict showed them."""
+    answer = {"kind": "TypingError", "message": "\x1b[1m\x1b[31mUntyped name 'x':\x1b[0m here"}
+    raised = host.Worker._raised(SimpleNamespace(_output=-1, _kept=b""), answer)  # type: ignore[arg-type]
+    assert str(raised) == "Untyped name 'x': here"
 
 
 def test_an_exception_whose_text_and_class_are_odd_is_told() -> None:

@@ -352,7 +352,8 @@ def mismatch(outputs: list[Any], wanted: list[Any], device: str, kinds: tuple[ty
                 return {"what": "dtype", "got": got, "want": want}
             continue
         if type(output) not in kinds:  # a subclass may compute when it is collected
-            return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
+            want = "a plain tensor, of no subclass" if issubclass(type(output), kinds) else "a tensor"
+            return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": want}
         if output.layout != torch.strided:  # so would a sparse tensor
             return {"what": "type", "got": f"output {position} is {str(output.layout)[6:]}", "want": "a dense tensor"}
         if tuple(output.shape) != tuple(spec.shape):

@@ -43,6 +43,9 @@ the candidate's that are let go, can keep it."""
 _TELLING_S = 2.0
 """Seconds that a worker which does not answer has to print where it is."""
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What Numba colours its errors with."""
+
 _FRAME = re.compile(
     r'File "(?P<file>(?!<frozen |[^"\n]*/(?:lib|kerneleval)/)[^"\n]{1,200})", line (?P<line>\d{1,7}) '
     r"in (?P<function>\S{1,80})\n"
@@ -523,7 +526,7 @@ class Worker:
 
     def _raised(self, answer: Mapping[str, Any]) -> WorkerError:
         kind = str(answer.get("kind", ""))[:200]
-        text = str(answer.get("message", ""))[:4000]
+        text = _COLOURS.sub("", str(answer.get("message", "")))[:4000]
         evidence = {"kind": kind, "traceback": str(answer.get("traceback", ""))[-4000:]}
         if self._output >= 0:
             self._drain()
