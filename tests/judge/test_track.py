@@ -121,6 +121,8 @@ def test_launches_that_change_nothing_fail_unless_the_other_direction_needs_them
     (finding,) = track._decoys([found("forward", "decoy", "k", "other"), found("backward", "needed", "k")])
     assert finding.level == "fail"
     assert list(track._decoys([found("forward", "needed", "k")])) == []
+    backward, forward = [found("backward", "decoy", "k")], [found("forward", "needed", "k")]
+    assert [one.level for one in track._decoys(backward, forward)] == ["warn"], "no forward is judged"
 
 
 def test_alike_is_a_first_look() -> None:

@@ -20,7 +20,7 @@ import functools
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -96,8 +96,9 @@ class Subject:
         )
         with precision(tf32=calls.protocol.tf32):
             self.native = call.run(case.dtype)
-        call_layout = calls.calibration[case].call_layout.given(self._args, self.native)
-        self._layout = WindowLayout([call_layout], case.direction)
+        known = calls.calibration.get(case)
+        call_layout = known.call_layout if known else bound.call_layout(bound.draw(seed))
+        self._layout = WindowLayout([call_layout.given(self._args, self.native)], case.direction)
 
     @property
     def nbytes(self) -> int:
@@ -365,7 +366,7 @@ def track(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome])
     found = sorted(examination.found, key=lambda one: cases.index(one.case))
     if not found:
         return
-    yield from _decoys(found)
+    yield from _decoys(found, examination.forward)
     worst = max(found, key=lambda one: one.rank)
     track, message = TRACKS[worst.rank], str(worst)
     foreign = _foreign(calls, language)
@@ -496,14 +497,15 @@ def _in_parts(source: Source) -> Iterator[str]:
     yield from (f"all of {module}" for module in stars if module.partition(".")[0] in _ROOTS)
 
 
-def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
+def _decoys(found: Sequence[_Case], forward: Sequence[_Case] = ()) -> Iterator[Finding]:
     """A finding on launches that change nothing. A forward call may launch what only its backward needs (saved
-    statistics): kernels without which the gradients of another case are wrong are no decoys.
+    statistics): kernels without which the gradients of another case are wrong are no decoys. Nor are those of the
+    forward call before a backward that computes without them; ``forward``: what was seen where no forward is judged.
     """
     for one in found:
         if one.mute != "decoy" or not one.seen.launches:
             continue
-        others = [o for o in found if o.mute == "needed" and o.case.direction != one.case.direction]
+        others = [o for o in (*found, *forward) if o.mute == "needed" and o.case.direction != one.case.direction]
         needed = {kernel for other in others for kernel in other.seen.launches}
         kernels = ", ".join(sorted(one.seen.launches)[:6])
         if set(one.seen.launches) <= needed:
@@ -525,6 +527,8 @@ class _Examination:
     can_mute: bool
     in_order: frozenset[Case] = frozenset()
     found: list[_Case] = field(default_factory=list)
+    forward: list[_Case] = field(default_factory=list)
+    """Forward cases that are not judged, watched where kernels are not needed backward."""
 
     def watch(self, case: Case) -> Iterator[Finding]:
         """Call the candidate at the case, watched, and again without its own kernels."""
@@ -543,9 +547,20 @@ class _Examination:
         # kernels in compiled code cannot be made no-ops, and those of a forward call need not serve a given gradient
         if (seen.launches or seen.extensions) and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
+            if one.mute == "decoy" and case.direction == "backward" and not self.forward:
+                self._look_at_forward(replace(case, direction="forward"))
         # the arguments of kernels are seen where launches are, and are read in host memory
         if one.rank < 2 and seen.launches and self.can_mute and self.calls.device.name == "cpu":
             one.copies = self._copies(subject, Copies(whole=one.rank == 1))
+
+    def _look_at_forward(self, case: Case) -> None:
+        """See whether a forward call needs its kernels."""
+        if case in self.calls.calibration:
+            return  # it is watched itself
+        with contextlib.suppress(WorkerError):
+            subject = Subject(self.calls, case)
+            self.forward.append(_Case(case, subject.window()))
+            self.forward[-1].mute = self._muted(subject)
 
     def _copies(self, subject: Subject, copies: Copies) -> bool:
         """Whether what comes out lay in arguments of its kernels before, on inputs that were never seen."""
