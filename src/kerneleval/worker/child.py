@@ -317,7 +317,8 @@ class Worker:
         if wrong is not None:
             return {"op": "recorded", "refused": f"recorded, {wrong['got']}, not {wrong['want']}"}
         assert self.observing is not None
-        sources = [self._detached(call, outputs) for call, outputs in zip(self.calls, results, strict=True)]
+        with self.observing.plainly():
+            sources = [self._detached(call, outputs) for call, outputs in zip(self.calls, results, strict=True)]
         self.recorded = Recorded(forward=forward, graph=graph, results=results, sources=sources)
         return {"op": "recorded", "refused": "", "launches": graph.launches}
 
@@ -473,7 +474,7 @@ class Worker:
                     targets.append(view)
                     sources.append(output)
         if targets:
-            with torch.no_grad():
+            with torch.no_grad(), self.observing.plainly():
                 self.observing.foreach_copy(targets, sources)
         self.device.synchronize()
 

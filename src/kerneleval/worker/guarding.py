@@ -201,7 +201,8 @@ class Guard:
                 if self._is_own_frame(asker):
                     found = judge(args, through)
                     if found is not None:
-                        self.note(*found)
+                        level, what = found
+                        self.note(level, f"{what}, in {_place(asker)}")
 
             return on_event
 
@@ -282,6 +283,11 @@ def _held(function: Any) -> list[Any]:
     return [one for one in (*cells, *vars(function).values()) if callable(one)]
 
 
+def _place(frame: FrameType) -> str:
+    """Where the candidate is; by what it cannot have replaced."""
+    return f"{str.rpartition(frame.f_code.co_filename, '/')[2]}:{frame.f_lineno}"
+
+
 def _is_harness(names: Any) -> bool:
     name = dict.get(names, "__name__")
     return isinstance(name, str) and name.split(".")[0] == _HARNESS
@@ -329,7 +335,7 @@ def _signalled(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
     if not isinstance(target, int) or target in (os.getpid(), os.getpgrp(), 0):
         return None
     level = "fail" if target in (-1, 1, os.getppid()) else "warn"
-    return level, "sends a signal to another process" if target > 1 else "sends a signal to every process"
+    return level, "sends a signal to another process" if target > 0 else "sends a signal to every process"
 
 
 def _native_name(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:

@@ -145,7 +145,8 @@ class Subject:
         how = {"record": record, "mute": mute, "in_order": in_order, "look": look}
         runner.worker.request("observe", how, "observing", timeout_s=_TIMEOUT_S)
         try:
-            window = runner.window(buffer, limit=self._calls.limit, check_mutation=False)
+            limit = self._calls.limit_of(first=record)  # else as in most windows: no thread looks what is compiled
+            window = runner.window(buffer, limit=limit, check_mutation=False)
         except WorkerError:
             self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
             raise

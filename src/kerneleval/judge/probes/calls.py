@@ -619,7 +619,11 @@ class Calls:
         """How long a window may take whose expectations nobody has computed: what any may, or ten times as long as the
         slowest call that was made.
         """
-        return self.loaded.patience.limit_of(10 * self.slowest_s, first=True)
+        return self.limit_of(first=True)
+
+    def limit_of(self, *, first: bool) -> TimeLimit:
+        """The same; ``first``: code may be compiled."""
+        return self.loaded.patience.limit_of(10 * self.slowest_s, first=first)
 
     def outputs(self, call_layout: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
         """What the candidate gives on arguments of a known layout (forward; not compared with anything).
