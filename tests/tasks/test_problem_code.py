@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import warnings
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 
 from kerneleval.records import UsageError
+from kerneleval.tasks.formats import survey as survey_module
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.outcomes import Outcomes
-from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.survey import build_model, call_inputs
+from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
+from kerneleval.tasks.formats.survey import build_model, call_inputs, survey
 
 PROBLEM = """
 import torch
@@ -93,6 +96,46 @@ def test_settings_of_torch_that_a_file_changes_are_the_judges_again(tmp_path, ch
     made.reference(args, weights)
     made.oracle(args, weights)
     assert settings() == before
+
+
+def test_random_numbers_go_on_as_if_no_file_had_drawn_any():
+    draws = (numpy.random.rand, random.random, lambda: torch.rand(()).item())
+
+    def drawn() -> list[float]:
+        return [draw() for draw in draws]
+
+    with seeded(4, "cpu", place=False):
+        expected = [drawn(), drawn()]
+    with seeded(4, "cpu", place=False):
+        found = [drawn()]
+        with pytest.raises(KeyError), seeded(5, "cpu"):
+            drawn()
+            with seeded(4, "cpu"):
+                assert drawn() == expected[0]
+            raise KeyError
+        found.append(drawn())
+    assert found == expected
+    state = numpy.random.get_state()[1].tolist()
+    with seeded(6, "meta"):
+        numpy.random.rand(700)
+    assert numpy.random.get_state()[1].tolist() == state
+
+
+def test_a_survey_tells_the_same_where_its_operators_are_known(tmp_path, monkeypatch):
+    """Of those that are known, sizes, types and strides are kept, and nothing is run."""
+    forward = "y = [(v * 2).sigmoid_() for v in (x, x.half(), x[:2], x.t())]; return *y, y[0] @ y[3], (x > 0) / 2"
+    files = [
+        ProblemFile(write(tmp_path / name, forward, top=f"torch.set_default_dtype(torch.{name})\n"))
+        for name in ("float32", "float64")
+        if not (tmp_path / name).mkdir()
+    ]
+    first = [survey(file, {}) for file in files]
+    assert survey_module._MADE
+    again = [survey(file, {}) for file in files]
+    monkeypatch.setattr(survey_module, "_key", lambda *_: None)
+    assert first == again == [survey(file, {}) for file in files]
+    assert [spec.dtype for spec in first[0].outputs] == ["float32", "float16", *["float32"] * 4]
+    assert [spec.dtype for spec in first[1].outputs] == ["float64", "float16", *["float64"] * 4]
 
 
 def test_the_default_dtype_that_a_file_sets_holds_for_its_own_code(tmp_path):

@@ -471,11 +471,11 @@ class _Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        given = flatten((args, tuple(kwargs.values())))
+        out = _run_once(func, args, kwargs, given)
         packet = func._overloadpacket
         name = str(packet.__name__)
         self.operators.add(name)
-        given = flatten((args, tuple(kwargs.values())))
         self.read |= {_storage(one) for one in given if one.layout == torch.strided}
         self.steps += 1
         if name in ("argmax", "argmin") and _storage(args[0]) not in self.inputs:
@@ -513,6 +513,44 @@ class _Recorder(TorchDispatchMode):
         times = self.meetings.setdefault((name, tuple(lines)), [])
         if len(times) < _TIMES:
             times.append(shapes)
+
+
+_Made = tuple[torch.Size, tuple[int, ...], torch.dtype]
+_MADE: dict[tuple[Any, ...], _Made | None] = {}
+"""By operator and arguments: size, strides and type of what it gives; None: it writes its first argument."""
+_MOST_MADE = 20_000
+
+
+def _run_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[torch.Tensor]) -> Any:
+    """What an operator gives. On ``meta`` many are Python code of PyTorch, which takes 0.3 ms for ``x * x``. What
+    depends on sizes, strides and types alone is found out once.
+    """
+    key = _key(func, args, kwargs, given)
+    if key is None:
+        return func(*args, **kwargs)
+    if key in _MADE:
+        made = _MADE[key]
+        return args[0] if made is None else torch.empty_strided(made[0], made[1], dtype=made[2], device="meta")
+    out = func(*args, **kwargs)
+    if len(_MADE) < _MOST_MADE and isinstance(out, torch.Tensor) and (out is args[0] or not func._schema.is_mutable):
+        _MADE[key] = None if out is args[0] else (out.shape, out.stride(), out.dtype)
+    return out
+
+
+def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[torch.Tensor]) -> Any:
+    """What decides the output of an operator that makes a tensor of its own, or writes its first argument, whatever
+    the values are; None: values may decide it, or it is of another kind.
+    """
+    if torch.Tag.pointwise not in func.tags and func._overloadpacket not in flop_registry:
+        return None
+    plain = (torch.Tensor, torch.nn.Parameter)
+    if not all(type(v) in plain and v.is_meta and v.layout == torch.strided and not v.is_conj() for v in given):
+        return None
+    values = (*args, *kwargs.values())
+    if not args or not given or sum(isinstance(v, torch.Tensor) for v in values) != len(given):
+        return None
+    parts = ((v.shape, v.stride(), v.dtype) if isinstance(v, torch.Tensor) else repr(v) for v in values)
+    return (func, torch.get_default_dtype(), *kwargs, *parts)
 
 
 class _Shortened(TorchFunctionMode):
