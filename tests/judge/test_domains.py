@@ -201,9 +201,8 @@ def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
         candidate = Candidate(files=(("candidate.py", source),), language="torch")
         return judge.check(candidate, task, protocol, fail_fast=fail_fast)
 
-    for body in (taken, right):
-        verdict = judged(body)
-        assert verdict.verdict == "passed", verdict.message
+    verdict = judged(right)
+    assert verdict.verdict == "passed", verdict.message
     for body in wrong:
         verdict = judged(body, fail_fast=True)
         assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output"), (body, verdict.message)
