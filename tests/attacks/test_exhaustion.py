@@ -84,7 +84,7 @@ def test_is_that_candidates_outcome(
 
     with monkeypatch.context() as patched:
         patched.setattr(waiting.Patience, "charge", recorded)
-        patched.setattr(waiting, "CALLS_S", 2.0 if hangs else 25.0)
+        patched.setattr(waiting, "CALLS_S", 1.0 if hangs else 25.0)
         patched.setattr(protocol, "ANSWER_S", 5.0 if hangs else protocol.ANSWER_S)
         patched.setattr(waiting, "LONGEST_S", 6.0 if hangs else 12.0)
         patched.setattr(waiting, "_WORK_SHARE", 0.1)  # a few windows of a small case are judged here
