@@ -545,3 +545,86 @@ def test_a_batch_of_one_behind_the_steps_is_judged_as_several_too(judge, tmp_pat
     inputs, name = "[torch.randn(48, 1, 20), torch.randn(1, 20)]", "get_inputs[batch_second]"
     made = judged_items(judge, tmp_path, body, "return x.cumsum(0) * m", inputs, name)
     assert made.verdict == verdict and isinstance(made.cells[0].outcome, Passed)
+
+
+NUMBERS = """
+import torch, torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self, slope, top_k):
+        super().__init__()
+        self.slope, self.k = slope, top_k
+    def forward(self, x):
+        return F.leaky_relu(x, self.slope).topk(self.k, largest=False).values
+
+rows, width = 16, 40
+
+def get_inputs():
+    return [torch.randn(rows, width)]
+def get_init_inputs():
+    return [0.25, 3]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "words"),
+    [
+        ("class", "class", "passed", ""),
+        ("slope, top_k\n", "0.25, top_k\n", "failed", "Model[slope%]=75"),
+        ("slope, top_k\n", "slope, 3\n", "failed", "Model[top_k]=4"),
+        ("super()", "assert top_k == 3\n        super()", "passed", "1 declared unsupported"),
+        ("return", "assert self.slope == 0.25\n        return", "passed", "1 declared unsupported"),
+    ],
+)
+def test_numbers_of_the_constructor_are_read(judge, tmp_path, old, new, verdict, words):
+    """Numbers that stood in the candidate instead passed; who raises at others is not wrong."""
+    path = tmp_path / "problem.py"
+    path.write_text(NUMBERS)
+    task = open_task(str(path), sweep=True)
+    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
+    other = next(case for case in judge.plan(task, protocol) if "Model[top_k]=4" in case.key)
+    source = NUMBERS.replace("Model", "ModelNew").replace(old, new, 1)
+    candidate = Candidate(files=(("candidate.py", source),), language="torch")
+    found = judge.check(candidate, task, protocol, cases=(*judge.plan(task, protocol)[:1], other))
+    assert found.verdict == verdict
+    assert words in (found.message if verdict == "passed" else found.cells[-1].case.key)
+    assert isinstance(found.cells[0].outcome, Passed)
+
+
+PAST = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, past):
+        every = torch.cat([past, x], 1)
+        return (x @ every.mT).softmax(-1) @ every
+
+rows, before = 6, 10
+
+def get_inputs():
+    return [torch.randn(2, rows, 8), torch.randn(2, before, 8)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("class", "class", "passed"),
+        ("every = ", "assert past.shape[1]\n        every = ", "passed"),
+        ("x], 1)", "x], 1) if past.shape[1] else x[:, :1]", "failed"),
+    ],
+)
+def test_a_cache_may_be_empty(judge, tmp_path, old, new, verdict):
+    """What is wrong where nothing came before passed; who raises there is not wrong."""
+    path = tmp_path / "problem.py"
+    path.write_text(PAST)
+    task = open_task(str(path), sweep=True)
+    protocol = Protocol(timed=False, allow=("custom", "mixed", "library"), shapes="sweep", tier="quick")
+    empty = next(case for case in judge.plan(task, protocol) if case.dims_map["before"] == 0)
+    candidate = Candidate(
+        files=(("candidate.py", PAST.replace("Model", "ModelNew").replace(old, new)),), language="torch"
+    )
+    found = judge.check(candidate, task, protocol, cases=(*judge.plan(task, protocol)[:1], empty))
+    assert found.verdict == verdict and isinstance(found.cells[0].outcome, Passed)

@@ -811,26 +811,30 @@ def test_plain_numbers_that_are_drawn_are_not_called_the_same(tmp_path, number):
 
 
 def test_numbers_of_both_signs_have_one_sign(tmp_path):
-    """A row maximum that begins at 0 was right wherever a wide row had one number above it."""
+    """A row maximum that begins at 0 was right wherever a wide row had one number above it, and zeros in place of minus
+    infinity wherever a row had one number above them: logits, or the biases beside them, had one sign, never both.
+    """
     inputs = "return [torch.randn(6, 50), torch.randn(50), torch.rand(6, 50)]"
     problem = made(tmp_path, "return (x + more[0] + more[1]).amax(-1)", inputs)
     seen = set()
     for seed in range(60):
         own, now = problem.inputs(seed), problem.inputs(seed, "negative")
-        assert torch.equal(now[2], -8 * own[2])
-        changed = [i for i in (0, 1) if not torch.equal(now[i], -8 * own[i])]
-        assert len(changed) == 1 and torch.equal(now[changed[0]].abs(), 8 * own[changed[0]].abs())
-        signs = now[changed[0]].sign()
-        assert bool((signs == signs[..., :1]).all())
-        seen.add((changed[0], tuple(sorted(set(signs.flatten().tolist())))))
-    assert seen == {(i, signs) for i in (0, 1) for signs in ((-1.0,), (1.0,))} | {(0, (-1.0, 1.0))}
+        assert torch.equal(now[2], -8 * own[2]) and torch.equal(now[1], -8 * own[1].abs())
+        assert torch.equal(now[0].abs(), 8 * own[0].abs())
+        signs = now[0].sign()
+        assert bool((signs == signs[:, :1]).all()) and int(signs[:, 0].sum()) in (-6, 0, 6)
+        seen.add(int(signs[:, 0].sum()))
+    assert seen == {-6, 0, 6}
 
 
 def test_positive_factors_are_taken_where_the_file_takes_no_negative_numbers(tmp_path):
     task = read(write(tmp_path, "return x / (more[0].sqrt() + 1e-8)", "return [torch.randn(9, 9), torch.rand(9, 9)]"))
-    assert task.distributions == ("standard", "large_scale", "small_scale", "tiny_scale", "padded")
+    names = "standard large_scale small_scale negative tiny_scale outlier padded"
+    assert task.distributions == tuple(names.split())
     problem = task.build({}, "cpu")
     own = problem.inputs(1)
+    for distribution in ("negative", "outlier"):  # the other argument takes them
+        assert torch.equal(problem.inputs(1, distribution)[1], own[1])
     for distribution, factor in (("small_scale", 1 / 16), ("tiny_scale", 2.0**-20)):
         assert torch.equal(problem.inputs(1, distribution)[1], own[1] * factor)
 
@@ -846,7 +850,17 @@ def test_tiny_numbers_are_for_epsilons(tmp_path):
 def test_tiny_numbers_are_left_out_where_something_is_chosen(tmp_path):
     task = read(write(tmp_path, "return (x / (1e-6 + x.norm())).topk(2).values", "return [torch.randn(9, 9)]"))
     assert "tiny_scale" not in task.distributions and "alike" in task.distributions
-    assert "alike" not in read(write(tmp_path, "return x.softmax(-1)", "return [torch.randn(9, 9)]")).distributions
+
+
+def test_arguments_that_take_a_distribution_have_it_beside_others(tmp_path):
+    """Probabilities that may not be negative took that from logits as well."""
+    forward = "return more[0] * (more[0].log() - x.log_softmax(-1))"
+    task = read(write(tmp_path, forward, "return [torch.randn(8, 9), torch.rand(8, 9) + 0.1]"))
+    problem = task.build({}, "cpu")
+    own, other = problem.inputs(1), problem.inputs(1, "negative")
+    assert torch.equal(other[1], own[1]) and torch.equal(other[0].abs(), 8 * own[0].abs())
+    alone = read(write(tmp_path, "return x.log() + more[0].log()", "return list(torch.rand(2, 8, 9))"))
+    assert "negative" not in alone.distributions
 
 
 def test_rows_that_are_alike_go_to_one_place(tmp_path):

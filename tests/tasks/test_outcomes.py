@@ -107,7 +107,7 @@ def test_integers_and_masks_alone_are_at_their_ends(tmp_path):
     assert "skewed" in task.distributions and not task.findings
     problem = task.build({}, "cpu")
     own, other = problem.inputs(2), problem.inputs(2, "skewed")
-    assert problem.skewed == {1: "whole", 2: "whole"} and torch.equal(own[0], other[0])
+    assert problem.skewed == {1: "whole", 2: "closed"} and torch.equal(own[0], other[0])
     assert other[1].unique().tolist() == [0, 15] and {0, 4} < set(other[2].sum(-1).tolist())
 
 
@@ -207,3 +207,21 @@ def test_equal_keys_are_given_where_their_order_is_defined(tmp_path, sort, offer
 def test_a_selection_among_equal_numbers_is_not_asked_for(tmp_path, scores, offered):
     task = read(written(tmp_path, "x", f"torch.topk({scores}, 4)[1]", "return [4 * torch.rand(60, 16)]"))
     assert ("large_scale" in task.distributions) == offered
+
+
+def test_a_mask_of_one_row_may_be_closed_whole(tmp_path):
+    """A quotient by the number of what is open passed without its guard."""
+    inputs = "return [torch.randn(40), (torch.rand(40) > 0.3).float()]"
+    guarded = read(written(tmp_path, "x, m", "(x * m).sum() / m.sum().clamp(min=1)", inputs)).build({}, "cpu")
+    closed = [not bool(guarded.inputs(seed, "skewed")[1].any()) for seed in range(40)]
+    assert 10 < sum(closed) < 30
+    bare = read(written(tmp_path, "x, m", "(x * m).sum() / m.sum()", inputs)).build({}, "cpu")
+    assert all(bool(bare.inputs(seed, "skewed")[1].any()) for seed in range(40))
+
+
+@pytest.mark.parametrize(("forward", "takes"), [("x.argmax(-1)", True), ("x[n].argmax(0)", False)])
+def test_integers_beside_positions_are_at_their_ends_unless_these_have_ties(tmp_path, forward, takes):
+    """Counts of more than 31 of one expert never came beside an argmax of other numbers."""
+    inputs = "return [torch.randn(40, 9), torch.randint(0, 7, (40,))]"
+    task = read(written(tmp_path, "x, n", f"{forward}, F.one_hot(n, 7).sum(0)", inputs))
+    assert ("skewed" in task.distributions) == takes

@@ -42,6 +42,7 @@ from kerneleval.records import (
     TensorSpec,
     new_secret,
 )
+from kerneleval.tasks.formats.problem_file import is_of_constructor
 from kerneleval.tasks.secret_sizes import beyond_16_bits, far_bytes, far_cases, is_far, other_ranks, secret_cases
 from kerneleval.tasks.shapes import Budget, is_timed
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -228,6 +229,8 @@ class CellJudge:
         if isinstance(error, BuildFailed):
             if error.reason == "timeout":  # making another module would take as long
                 self._given_up = error.outcome()
+            if error.reason == "load_error" and is_beyond_its_file(self.calls.task, case):
+                return Failed(stage="call", reason="unsupported", message=str(error)[:500])
             return error.outcome()
         if isinstance(error, WorkerFailure):
             return self._gone(error)
@@ -239,6 +242,8 @@ class CellJudge:
             outcome = replace(outcome, message=outcome.message + f"; it is called with {names}" * bool(names))
         if outcome.reason == "exception" and bound_to_one_layout(self.calls.task, case):
             return replace(outcome, reason="unsupported", message=f"{case.layout} inputs: {outcome.message}"[:500])
+        if outcome.reason == "exception" and is_beyond_its_file(self.calls.task, case):
+            return replace(outcome, reason="unsupported", message=outcome.message[:500])
         return (self._refused(case) or outcome) if outcome.reason == "unsupported" else outcome
 
     def _refused(self, case: Case) -> Failed | None:
@@ -281,6 +286,15 @@ class CellJudge:
 def bound_to_one_layout(task: Task, case: Case) -> bool:
     """Whether a candidate may raise there: no problem file promises inputs that are not contiguous."""
     return task.module and case.layout != "contiguous"
+
+
+def is_beyond_its_file(task: Task, case: Case) -> bool:
+    """Whether a constructor gets other numbers than the problem file's own, or some inputs are empty: no file promises
+    that, so a candidate may raise there.
+    """
+    own = dict(task.case_dims[0][1]) if task.module and task.case_dims else {}
+    others = [(name, value) for name, value in case.dims if own and own.get(name) != value]
+    return any(not value or is_of_constructor(name) for name, value in others)
 
 
 class Prefetch:

@@ -28,34 +28,57 @@ _DRAWS = {"outlier": 4, "padded": 4}
 """How often inputs are drawn to see whether a problem is sound, where their signs or zeros matter."""
 
 
+SEEN = frozenset(("topk", "sort", "argsort", "argmax", "argmin", "max", "min"))
+"""Operators of which it is seen whether they select among equal numbers."""
+
+
 def selects_among_equals(problem: ModuleProblem) -> bool:
     """Whether a ``topk`` has equal numbers to choose among under ``large_scale``, as where sigmoids are all 1: any
     order of these is right.
     """
     with Selections() as selections:
         problem.reference(problem.inputs(1, "large_scale"), problem.weights(1, "large_scale"))
-    return bool(selections.equal)
+    return "topk" in selections.equal
 
 
 class Selections(TorchDispatchMode):
     """Notes whether an infinity is selected, as where more are taken than a mask leaves: any may come last there. And
-    whether equal numbers are, or one of several.
+    which operators select equal numbers, or one of several (``equal``); of those in :data:`SEEN`.
     """
 
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
-        self.masked = self.equal = False
+        self.masked = False
+        self.equal: set[str] = set()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         options = dict(kwargs or {})
-        out = func(*args, **options)
-        if func._overloadpacket is torch.ops.aten.topk:
+        out, name = func(*args, **options), func.overloadpacket.__name__
+        if name not in SEEN or (name in ("max", "min") and not isinstance(out, tuple)):
+            return out
+        given = dict(zip(("input", "k", "dim", "largest"), args, strict=False)) | options
+        tensor = given["input"]
+        if name == "topk":
             self.masked |= bool(out[0].isinf().any())
-            given = dict(zip(("input", "k", "dim", "largest"), args, strict=False)) | options
-            self.equal |= _among_equals(given["input"], out[0], given.get("dim", -1), given.get("largest", True))
+            found = _among_equals(tensor, out[0], given.get("dim", -1), given.get("largest", True))
+        else:
+            dim = next((a for a in (*args[1:], options.get("dim")) if type(a) is int), None)
+            lines = tensor.reshape(-1) if dim is None else tensor.movedim(dim, -1) if tensor.dim() else tensor
+            found = _has_equals(lines, every="sort" in name, largest="max" in name)
+        self.equal |= {name} if found else set()
         return out
+
+
+def _has_equals(lines: torch.Tensor, *, every: bool, largest: bool) -> bool:
+    """Whether two numbers of a line are equal, or two are the largest or smallest there."""
+    if lines.numel() < 2 or lines.dtype == torch.bool:
+        return lines.numel() > 1
+    if every:
+        return bool((lines.sort(-1).values.diff() == 0).any())
+    end = lines.amax(-1, keepdim=True) if largest else lines.amin(-1, keepdim=True)
+    return bool(((lines == end).sum(-1) > 1).any())
 
 
 def _among_equals(given: torch.Tensor, taken: torch.Tensor, dim: int, largest: bool) -> bool:

@@ -19,6 +19,9 @@ _PADDED_ROWS, _PADDED, _ENDS = 4, 8, 16
 """Under ``padded``, one row in so many is zero, one is from a place on, one element in so many is elsewhere, and where
 all numbers are within [0, 1) one in so many is 1."""
 
+_FEW_VALUES = 4
+"""Under ``padded``, half of a vector has so many numbers of it at most."""
+
 _OUTLIERS, _OUTLIER = 1e-3, 10.0
 """Under ``outlier``, this share of the elements is this many times as large."""
 
@@ -139,7 +142,7 @@ def _as_complex(parts: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(parts.contiguous())
 
 
-_BY_ITEM, _BELOW = 0.4, 0.6
+_BY_ITEM, BELOW = 0.5, 0.6
 """How often items have signs of their own; and where they have not, how often the whole tensor is below 0."""
 
 
@@ -186,7 +189,7 @@ def moved_biases(values: Mapping[Any, Any], shifted: Mapping[Any, Any], far: flo
 
 def with_padding(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Zeros at secret places and behind one in some rows, rows and items of zeros if there are several, and ones where
-    the numbers are from [0, 1).
+    the numbers are from [0, 1). Half of a vector has a few numbers again and again, as scores that are tied.
     """
 
     def one_in(many: int, shape: Sequence[int], *, first: bool = False) -> torch.Tensor:
@@ -198,7 +201,10 @@ def with_padding(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tens
     if not tensor.dim() or tensor.numel() < 2:
         return tensor
     if tensor.dim() < 2:
-        return tensor.masked_fill(one_in(_PADDED, tensor.shape, first=True), 0)
+        few = tensor[torch.randint(len(tensor), (_FEW_VALUES,), generator=generator, device=tensor.device)]
+        again = few[torch.randint(_FEW_VALUES, tensor.shape, generator=generator, device=tensor.device)]
+        out = torch.where(one_in(2, tensor.shape), again, tensor)
+        return out.masked_fill(one_in(_PADDED, tensor.shape, first=True), 0)
     within = bool((tensor >= 0).all() & (tensor < 1).all())
     zero = one_in(_PADDED, tensor.shape)
     out = tensor.masked_fill(one_in(_ENDS, tensor.shape), 1) if within else tensor
@@ -231,6 +237,11 @@ def at_edges(tensor: torch.Tensor, numbers: torch.Tensor, beside: bool) -> torch
     if beside and tensor.dtype in (torch.float32, torch.float64):
         own = torch.cat([own, *(torch.nextafter(own, torch.full_like(own, end)) for end in (-math.inf, math.inf))])
     return torch.isin(tensor, own)
+
+
+def with_some(tensor: torch.Tensor, number: float, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with the number at one place in so many."""
+    return tensor.masked_fill(_some(tensor, generator), number)
 
 
 def are_tied(tensor: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -280,15 +291,26 @@ def has_both_signs(tensor: torch.Tensor) -> bool:
     return bool((tensor < 0).any() & (tensor > 0).any())
 
 
-def one_sided(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Numbers with one sign: all of them, or each item of the first dim with its own. A maximum that begins at 0 is
-    right wherever one number is above it.
+def one_sided(tensor: torch.Tensor, generator: torch.Generator, *, items: bool, below: float) -> torch.Tensor:
+    """Numbers with one sign: all of them, below 0 so often; or, as often as not where there are several ``items``, half
+    of these with each. A maximum that begins at 0 is right wherever one number is above it.
     """
-    items = (len(tensor), *(1,) * (tensor.dim() - 1)) if tensor.dim() > 1 else ()
-    by_item, below = torch.rand(2, generator=generator, device=tensor.device).tolist()
-    if by_item < _BY_ITEM and items:
-        return tensor.abs() * _signs(tensor.new_empty(items), generator)
-    return tensor.abs() * (-1 if below < _BELOW else 1)
+    by_item, down = torch.rand(2, generator=generator, device=tensor.device).tolist()
+    if items and by_item < _BY_ITEM:
+        return by_halves(tensor.abs(), generator)
+    return tensor.abs() * (-1 if down < below else 1)
+
+
+def by_halves(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the items of the first dim that has several, secret ones, with the other sign."""
+    dim = next((dim for dim, size in enumerate(tensor.shape) if size > 1), 0)
+    turns = torch.randperm(tensor.shape[dim], generator=generator, device=tensor.device) % 2 * 2 - 1
+    return tensor * turns.to(tensor.dtype).view(-1, *(1,) * (tensor.dim() - 1 - dim))
+
+
+def has_items(tensor: torch.Tensor) -> bool:
+    """Whether it may hold several items along its first dim."""
+    return tensor.dim() > 1 and len(tensor) > 1
 
 
 def near_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

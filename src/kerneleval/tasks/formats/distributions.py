@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
-from kerneleval.tasks.formats.agreement import agrees, agrees_on, limit_changes, selects_among_equals
+from kerneleval.tasks.formats.agreement import SEEN, Selections, agrees, agrees_on, limit_changes, selects_among_equals
 from kerneleval.tasks.formats.changes import Vary, moved_biases
 from kerneleval.tasks.formats.edges import Edges
-from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, slow
+from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, opened, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
@@ -48,9 +48,12 @@ _SAME = 1e-9
 _NEAR = 1 / 16
 """Part of themselves by which numbers move to see whether they are read."""
 
+_MOST_SPARED = 8
+"""Each of so many arguments is tried alone where a file does not take a distribution of all."""
+
 _PARTLY: Way = "partly"
 
-_SKEWED: tuple[Way, ...] = ("whole", _PARTLY)
+_SKEWED: tuple[Way, ...] = ("closed", "whole", _PARTLY)
 """Ways in which draws of integers and masks are tried, in order."""
 
 _CROWDED: Way = "crowded"
@@ -67,6 +70,7 @@ _ATTRIBUTES = (
     "slow",
     "gates",
     "sided",
+    "spared",
     "related",
     "families",
     "padded",
@@ -74,6 +78,7 @@ _ATTRIBUTES = (
     "flags",
     "shifted",
     "behind_layers",
+    "opened",
     "alike",
     "counters",
     "ordered",
@@ -105,6 +110,7 @@ class Safe:
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
     sided: bool = True
+    spared: Mapping[str, frozenset[int]] = field(default_factory=dict)
     related: frozenset[int] = frozenset()
     families: tuple[Family, ...] = ()
     padded: frozenset[int] = frozenset()
@@ -112,12 +118,13 @@ class Safe:
     flags: frozenset[int | str] = frozenset()
     shifted: Mapping[str | int, str | int] = field(default_factory=dict)
     behind_layers: frozenset[int] = frozenset()
+    opened: frozenset[int] = frozenset()
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All seventeen for :class:`ModuleProblem` as well."""
+    """All nineteen for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -172,6 +179,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if _is_quick(made):
         drawn = problem.inputs(1), problem.weights(0)
         problem.gates = gates(problem.oracle, *drawn)
+        problem.opened = opened(problem.oracle, *drawn, problem.gates)
         decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
         offered = [name for name in offered if name != "large_scale" or not decays]
     if "long_memory" in offered:
@@ -248,9 +256,14 @@ _SUMS = frozenset(("sum", "mean", "linalg_vector_norm", "norm"))
 """Operators that take a mean off, and those that together may: a mean far from 0 cancels there."""
 
 
+def _named(made: Survey) -> set[str]:
+    """Names of the operators that it runs; those that write into their argument without the mark of it."""
+    return {name if name.startswith("_") else name.rstrip("_") for name in made.operators}
+
+
 def _may_have(made: Survey, distribution: str) -> bool:
     """Whether a distribution may tell anything about a problem, by its inputs and the operators that it runs."""
-    operators = {name if name.startswith("_") else name.rstrip("_") for name in made.operators}
+    operators = _named(made)
     ranks = [len(a.shape) for a in made.arguments if isinstance(a, TensorSpec) and a.role == "data"]
     if distribution == "tiny_scale":
         epsilon = bool(operators & _EPSILONS) or any("norm" in name for name in operators)
@@ -461,7 +474,7 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
     operators = {name.rstrip("_") for name in made.operators}
     returned = any(_whole(out) for out in made.outputs)
     positions = _POSITIONS - _SORTS if made.stable else _POSITIONS
-    equal = bool(operators & (positions if returned else positions - _EXTREMES))
+    equal = operators & (positions if returned else positions - _EXTREMES)
     plain, count = problem.outcome(1, lambda number: None)
     found, tame = dict[int, Way](), set[int]()
     for number in range(min(count, MOST)):
@@ -476,7 +489,9 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
             if not all(map(is_inexact, (plain[i] for i in changed))) and _takes(problem, number, _CROWDED):
                 found[number] = _CROWDED
             continue
-        way = next((way for way in _SKEWED if not equal and _takes(problem, number, way)), None)
+        flags = all(len(plain[i].unique()) <= 2 for i in changed)
+        ways = () if equal - SEEN else _SKEWED if flags else _SKEWED[1:]
+        way = next((way for way in ways if _takes(problem, number, way, equal)), None)
         if way is None:
             tame.update(changed)
         else:
@@ -485,9 +500,14 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
     return sorted(tame)
 
 
-def _takes(problem: ModuleProblem, number: int, way: Way) -> bool:
-    """Whether the file takes one of its draws so, and gives the same whole numbers in fp64. Sets ``problem.skewed``."""
+def _takes(problem: ModuleProblem, number: int, way: Way, equal: Collection[str] = ()) -> bool:
+    """Whether the file takes one of its draws so, gives the same whole numbers in fp64, and has no operator of some
+    (``equal``) select among equal numbers. Sets ``problem.skewed``.
+    """
     problem.skewed, weights = {number: way}, problem.weights(0)
+    if way == "closed" and not _takes(problem, number, "lowest", equal):
+        return False
+    problem.skewed = {number: way}
     for seed in _REDRAWN:
         try:
             args = problem.inputs(seed, "skewed")
@@ -495,8 +515,11 @@ def _takes(problem: ModuleProblem, number: int, way: Way) -> bool:
             return False
         if not agrees_on(problem, args, weights):
             return False
-        pairs = zip(problem.reference(args, weights), problem.oracle(args, weights), strict=True)
-        if not all(is_inexact(a) or torch.equal(a, b) for a, b in pairs):
+        selections = Selections()
+        with selections:
+            native = problem.reference(args, weights)
+        pairs = zip(native, problem.oracle(args, weights), strict=True)
+        if selections.equal & set(equal) or not all(is_inexact(a) or torch.equal(a, b) for a, b in pairs):
             return False
     return True
 
@@ -653,10 +676,32 @@ def _defined(problem: ModuleProblem, distribution: str) -> bool:
         return _is_near_far_from_zero(problem)
     if distribution == "negative":
         problem.sided = False
-        return agrees(problem, weights, distribution)
+        return agrees(problem, weights, distribution) or _takes_some(problem, weights, distribution)
     if distribution not in SIGNED:
-        return False
+        return _takes_some(problem, weights, distribution)
     problem.unsigned |= {distribution}
     if not agrees(problem, weights, distribution):
         problem.unsigned -= {distribution}
-    return distribution in problem.unsigned
+    return distribution in problem.unsigned or _takes_some(problem, weights, distribution)
+
+
+def _takes_some(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
+    """Whether the problem is defined there if some arguments stay as they are drawn (``problem.spared``), as
+    probabilities do beside logits.
+    """
+    if distribution in _OF_DRAWS:
+        return False
+    try:
+        plain, others = problem.inputs(1), problem.inputs(1, distribution)
+    except UsageError:
+        return False
+    changed = frozenset(i for i in _changed(plain, others) if is_float(plain[i]))
+    before, takers = problem.spared, set[int]()
+    for index in sorted(changed) if 1 < len(changed) <= _MOST_SPARED else ():
+        problem.spared = {**before, distribution: changed - {index}}
+        takers |= {index} if agrees(problem, weights, distribution) else set()
+    problem.spared = {**before, distribution: changed - takers}
+    if takers and takers != changed and agrees(problem, weights, distribution):
+        return True
+    problem.spared = before
+    return False

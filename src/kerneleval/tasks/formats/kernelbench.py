@@ -144,6 +144,10 @@ def _findings(
         why = "the file itself raises there, is not near fp64, or selects among equal numbers"
         text = f"not judged on {', '.join(safe.fell_out)} inputs: {why}"
         found.append(Finding(check="reference", level="info", message=text))
+    for distribution, kept in safe.spared.items():
+        names = ", ".join(surveys.at({}).arguments[index].name for index in sorted(kept))
+        text = f"{distribution} inputs leave {names} as the file draws it: it takes no other there"
+        found.append(Finding(check="reference", level="info", message=text))
     if safe.tame:
         why = "the file raises there, is not near fp64, or chooses among equal numbers"
         text = f"not judged with {', '.join(safe.tame)} at the ends of its range: {why}"

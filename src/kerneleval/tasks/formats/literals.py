@@ -110,7 +110,7 @@ def find_literals(
         waiting += sorted(reads.get(name, ()))
         if isinstance(node, ast.expr):
             waiting += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-        numbers = dict.fromkeys(_numbers(node, "", _parameters(tree) if name == "get_init_inputs" else ()))
+        numbers = dict.fromkeys(_numbers(node, "", parameters(tree) if name == "get_init_inputs" else ()))
         bounds, groups, narrow = _bounds_alone(node), _groups(node), _of_eight_bits(node)
         for i, literal in enumerate(numbers):
             bound, group = literal.bound or literal.hint in bounds, groups.get(literal.place)
@@ -268,7 +268,7 @@ def _named(node: ast.AST, hint: str) -> list[tuple[str, ast.AST]]:
     return [(hint, child) for child in ast.iter_child_nodes(node)]
 
 
-def _parameters(tree: ast.Module) -> Sequence[str]:
+def parameters(tree: ast.Module) -> Sequence[str]:
     """Names that ``Model.__init__`` takes after ``self``."""
     for statement in tree.body:
         for node in statement.body if isinstance(statement, ast.ClassDef) and statement.name == "Model" else ():

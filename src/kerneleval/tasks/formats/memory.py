@@ -122,6 +122,28 @@ def gates(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) ->
     return frozenset()
 
 
+OPEN = 100.0
+"""Where a sigmoid is 1, and the exponential overflows in fp32."""
+
+
+def opened(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], found: frozenset[int]) -> frozenset[int]:
+    """Those of the :func:`gates` that are open at :data:`OPEN` and beyond, as a sigmoid is: all of the first step is
+    left in the last one.
+    """
+    args = [a.double() if _computes(a) else a for a in args]
+    kept = set[int]()
+    for index, dim in _steps(args, run(args, weights), _FEW) if found else ():
+        response = _Response(run, weights, index, dim)
+        for gate in found - {index}:
+            one, other = (
+                response([torch.full_like(a, number) if i == gate else a for i, a in enumerate(args)])
+                for number in (OPEN, 1.25 * OPEN)
+            )
+            if one is not None and bool(one.isfinite().all()) and bool(one[-1].any()) and _is_close(other, one):
+                kept.add(gate)
+    return frozenset(kept)
+
+
 _MAKE_DECAYS = frozenset(("exp", "exp2", "sigmoid", "softplus", "log_sigmoid_forward"))
 _NO_DECAYS = frozenset(("tanh", "_softmax", "_log_softmax", "amax", "max", "maximum", "logsumexp"))
 """Operators that decays are made with, and those of attention and of states that no chunks are made of."""

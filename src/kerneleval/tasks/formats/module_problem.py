@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from kerneleval.records import FAR_MEANS, Form, NotJudgedError, OutputForm, UsageError, digest, nested
 from kerneleval.tasks.formats.changes import (
+    BELOW,
     LAST,
     Vary,
     are_tied,
@@ -31,6 +32,7 @@ from kerneleval.tasks.formats.changes import (
     change_weight,
     far_from_zero,
     has_both_signs,
+    has_items,
     make_uneven,
     make_vary,
     mirrored_inwards,
@@ -42,10 +44,11 @@ from kerneleval.tasks.formats.changes import (
     with_edges,
     with_norms,
     with_padding,
+    with_some,
     with_ties,
 )
 from kerneleval.tasks.formats.edges import Edges, EdgeTracer
-from kerneleval.tasks.formats.memory import Slow
+from kerneleval.tasks.formats.memory import OPEN, Slow
 from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
@@ -97,6 +100,9 @@ scores of 100,000."""
 _LARGE = ("large_scale", "negative", "outlier")
 """Those that leave decays as they are: differences of running sums of logarithms lose the digits of the sums, which is
 how chunked scans have them."""
+
+_WAYS = 3
+"""So many arguments have signs of their own where it is tried what a file takes; those beyond, of one of them."""
 
 _TINY_HALF = 2.0**-10
 """The tiny factor in float16, whose numbers end at 6e-8."""
@@ -175,6 +181,10 @@ class ModuleProblem:
     behind_layers: frozenset[int] = frozenset()
     """Positions of such biases, and of arguments that ``far_mean`` leaves alone: products beside such biases take
     them."""
+    opened: frozenset[int] = frozenset()
+    """Those of :attr:`gates` that are open at numbers whose exponential overflows."""
+    spared: Mapping[str, frozenset[int]] = {}
+    """By a distribution, the positions of arguments that it leaves alone, as the file takes no others there."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 
@@ -257,7 +267,7 @@ class ModuleProblem:
         ``sorted`` and ``skewed`` are standard but for the outcomes of what ``get_inputs()`` draws (``outcomes.py``).
         ``long_memory`` is standard but for one argument or parameter (``memory.py``). ``trained`` is about weights.
         Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
-        a factor, plain floats by one between 0.8 and 0.95. ``negative`` also gives the numbers of one tensor one sign.
+        a factor, plain floats by one between 0.8 and 0.95. ``negative`` also gives the numbers of each tensor one sign.
         ``outlier`` gives rows sizes of their own and elements secret signs, and makes a few large, ``alike`` brings all
         rows near one of them, ``padded`` makes some elements and rows 0, ``edges`` puts some where the file has a step,
         and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is there.
@@ -288,6 +298,8 @@ class ModuleProblem:
             args[self.slow.what] = self.slow.applied(args[self.slow.what])
         if distribution not in ("standard", "trained", "redrawn", "sorted", "skewed", "long_memory"):
             self._distort(args, distribution, generator)
+            if distribution == "negative" and self.sided:
+                self._give_one_sign(args, generator)
         if distribution == "far_mean":
             args = list(moved_biases(dict(enumerate(args)), self.shifted, FAR_MEANS[-1]).values())
         args = [repeated(arg, self.alike[i]) if i in self.alike else arg for i, arg in enumerate(args)]
@@ -342,8 +354,6 @@ class ModuleProblem:
         traits = self.traits
         ends = itertools.cycle(torch.randperm(LAST, generator=generator, device=self.device).tolist())
         fixed = traits.labels | traits.normed | traits.rigid | self._spared(distribution)
-        free = self._of_both_signs(args) if self.sided and distribution == "negative" else []
-        sided = free[next(ends) % len(free)] if free else -1
         for index, value in enumerate(args):
             plain = not isinstance(value, torch.Tensor)
             if index in self.kin | self.related or (plain and distribution == "edges"):  # it may be a threshold
@@ -356,11 +366,12 @@ class ModuleProblem:
                 args[index] = one_hot_rows(value, generator)
             elif is_float(value) and index not in fixed:
                 if distribution in _LARGE and index in self.gates:
+                    opens = distribution == "large_scale" and index in self.opened
+                    args[index] = with_some(value, OPEN, generator) if opens else value
                     continue
                 if distribution in _SCALES:
                     factor = self._factor(distribution, value.dtype)
-                    scaled = value * (abs(factor) if index in traits.signed else factor)
-                    args[index] = one_sided(scaled, generator) if index == sided else scaled
+                    args[index] = value * (abs(factor) if index in traits.signed else factor)
                 elif index in traits.structured | traits.records | traits.ordered:
                     continue
                 elif distribution == "padded":
@@ -374,8 +385,21 @@ class ModuleProblem:
                     made = far_from_zero(value, self.far) if far else make_uneven(value, next(ends), generator)
                     args[index] = made.abs() * value.sign() if index in traits.positive else made
 
+    def _give_one_sign(self, args: list[Any], generator: torch.Generator) -> None:
+        """Give one argument with numbers of both signs a single one, as a whole or by items, and vectors beside it, as
+        biases are, the lower one. Scores of two such arguments would be so far from 0 that log-sums lose their digits.
+        """
+        free = [index for index in self._signless(args, "negative") if has_both_signs(args[index])]
+        wide = [index for index in free if has_items(args[index])] or free
+        place = torch.randint(max(1, len(wide)), (), generator=generator, device=self.device)
+        for index in free:
+            if index == wide[int(place)] or args[index].dim() < 2:
+                below = BELOW if index in wide else 1.0
+                args[index] = one_sided(args[index], generator, items=has_items(args[index]), below=below)
+
     def _spared(self, distribution: str) -> frozenset[int]:
-        return self.behind_layers if distribution == "far_mean" else frozenset()
+        spared = self.spared.get(distribution, frozenset())
+        return spared | self.behind_layers if distribution == "far_mean" else spared
 
     def _on_edges(self, index: int, args: Sequence[Any], generator: torch.Generator) -> torch.Tensor:
         """An argument with numbers at which it meets a step."""
@@ -404,17 +428,19 @@ class ModuleProblem:
         return found
 
     def of_one_sign(self, seed: int) -> Iterator[list[Any]]:
-        """Arguments of ``negative``, while none has one sign there (:attr:`sided`): each has one in its turn."""
+        """Arguments of ``negative``, while none has one sign there (:attr:`sided`): all have one, in every way."""
         args = self.inputs(seed, "negative")
-        for index, sign in itertools.product(self._of_both_signs(args), (-1, 1)):
-            yield [*args[:index], sign * args[index].abs(), *args[index + 1 :]]
+        free = [index for index in self._signless(args, "negative") if has_both_signs(args[index])]
+        for signs in itertools.product((-1, 1), repeat=min(len(free), _WAYS)):
+            turns = dict(zip(free, itertools.cycle(signs), strict=False))
+            yield [turns[i] * arg.abs() if i in turns else arg for i, arg in enumerate(args)]
 
-    def _of_both_signs(self, args: Sequence[Any]) -> list[int]:
-        """Positions of the tensors with numbers of both signs that may all have one."""
+    def _signless(self, args: Sequence[Any], distribution: str) -> list[int]:
+        """Positions of the tensors of which all numbers may have one sign."""
         traits = self.traits
         fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive | self.kin | self.related
-        fixed |= traits.structured | traits.records | traits.ordered
-        return [i for i, value in enumerate(args) if is_float(value) and i not in fixed and has_both_signs(value)]
+        fixed |= traits.structured | traits.records | traits.ordered | self.gates | self._spared(distribution)
+        return [i for i, value in enumerate(args) if is_float(value) and i not in fixed]
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:
         factor = _SCALES[distribution]

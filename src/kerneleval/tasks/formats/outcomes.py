@@ -12,10 +12,11 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Way = Literal["sorted", "crowded", "whole", "partly", "lowest", "highest"]
+Way = Literal["sorted", "crowded", "closed", "whole", "partly", "lowest", "highest"]
 """``sorted``: floating numbers in another order within their rows (:func:`_in_order`), ``crowded``: in one order in all
-rows. ``whole``: at the ends of their range, whole rows of them (:func:`_at_ends`); ``partly``: one in each such row is
-at the other end. ``lowest`` and ``highest``: all are at that end."""
+rows. ``whole``: at the ends of their range, whole rows of them (:func:`_at_ends`); ``closed``: so, but as often as not
+all of few rows at the lower end; ``partly``: one in each such row is at the other end. ``lowest`` and ``highest``: all
+are at that end."""
 
 _FLOATING = frozenset(("rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "exponential_"))
 _WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_", "multinomial"))
@@ -64,7 +65,7 @@ class Outcomes(TorchDispatchMode):
             return out
         if way not in ("sorted", "crowded"):
             low, high = _range(name, out, args)
-            out.copy_(_at_ends(out, low, high, way == "whole", self._on(out.device)))
+            out.copy_(_at_ends(out, low, high, way, self._on(out.device)))
         elif name in _FLOATING:
             out.copy_(_in_order(out, self._on(out.device), alike=way == "crowded"))
         return out
@@ -100,10 +101,11 @@ def _in_order(drawn: torch.Tensor, generator: torch.Generator, *, alike: bool) -
     return rising.gather(-1, places).view(drawn.shape)
 
 
-def _at_ends(drawn: torch.Tensor, low: Any, high: Any, whole: bool, generator: torch.Generator) -> torch.Tensor:
+def _at_ends(drawn: torch.Tensor, low: Any, high: Any, way: Way, generator: torch.Generator) -> torch.Tensor:
     """Of four rows, one at the lower end of the range, one at the upper end, one at one end up to a secret place and at
     the other from there on, and one as drawn. Of fewer rows, every element at one of both ends, most at the lower.
     """
+    whole = way != "partly"
     rows = drawn.reshape(-1, drawn.shape[-1])
     count, width = rows.shape
     places = torch.arange(width, device=drawn.device)
@@ -111,6 +113,7 @@ def _at_ends(drawn: torch.Tensor, low: Any, high: Any, whole: bool, generator: t
     if count < _FEW:
         up = torch.rand(rows.shape, generator=generator, device=drawn.device) >= _LOW
         up = (up | (places == one)) & (places != (one + 1) % width)
+        up &= way != "closed" or bool(torch.rand((), generator=generator, device=drawn.device) < 0.5)
         stays = torch.zeros_like(up)
         if not whole:
             stays = (torch.rand(rows.shape, generator=generator, device=drawn.device) >= _LOW) & (places != one)

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,10 +31,18 @@ from typing import Any
 import numpy
 import torch
 from numpy.random import mtrand
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import SequenceKey, tree_flatten_with_path, tree_leaves, tree_map, tree_unflatten
 
 from kerneleval.records import InfrastructureError, UsageError, digest, near, without_hub
-from kerneleval.tasks.formats.literals import Literal, Replaced, bindings, find_literals, whole_number, whole_numbers
+from kerneleval.tasks.formats.literals import (
+    Literal,
+    Replaced,
+    bindings,
+    find_literals,
+    parameters,
+    whole_number,
+    whole_numbers,
+)
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem file must define."""
@@ -44,6 +52,11 @@ ITEMS = {"get_inputs[batch]": 0, "get_inputs[batch_second]": 1}
 it is.
 """
 
+_OF_MODEL = "Model["
+
+PERCENT = "%"
+"""Ends the name of a dim that is a number of the constructor in hundredths of the file's own."""
+
 _KNOWN = """from kerneleval.records import without_hub
 
 _kerneleval_hub = without_hub({known!r})
@@ -52,6 +65,11 @@ _kerneleval_hub.__enter__()  # it stays: what ends with the last reference to it
 
 FILE_BEGINS = "# kerneleval: the problem file begins here\n"
 """What follows in :attr:`ProblemFile.baseline_text` is the file."""
+
+
+def is_of_constructor(name: str) -> bool:
+    """Whether a dim is a number that ``get_init_inputs()`` gives (:attr:`ProblemFile.constructor`)."""
+    return name.startswith(_OF_MODEL)
 
 
 class ProblemFile:
@@ -143,7 +161,24 @@ class ProblemFile:
         """An integer or a literal, as written."""
         if name in ITEMS:
             return 1
+        if is_of_constructor(name):
+            own = self.constructor[name]
+            return own if isinstance(own, int) else 100
         return self.integers[name] if name in self.integers else self.literals[name].value
+
+    @functools.cached_property
+    def constructor(self) -> dict[str, int | float]:
+        """Numbers that ``get_init_inputs()`` gives, by names of our own: ``Model[k]`` is that for the parameter ``k``,
+        ``Model[eps%]`` a fractional one.
+        """
+        return self.numbers({})
+
+    def numbers(self, dims: Mapping[str, int]) -> dict[str, int | float]:
+        """The same at other dims. Raises UsageError: the file raises."""
+        module = self.execute(dims)
+        with self.running("get_init_inputs()", 0):
+            given = module.get_init_inputs()
+        return dict(_numbers(given, parameters(self.tree))[0])
 
     # -- models of transformers ---------------------------------------------------------------------------------------
 
@@ -190,7 +225,8 @@ class ProblemFile:
         line).
         """
         for name in dims:
-            if name not in self.integers and name not in self.literals and name not in ITEMS:
+            known = name in self.integers or name in self.literals or name in ITEMS
+            if not known and not (is_of_constructor(name) and name in self.constructor):
                 raise UsageError(f"{self.path} has no top-level integer {name!r}; {near(name, self.integers)}")
         changed = {name: value for name, value in dims.items() if value != self.value(name)}
         name = f"kerneleval_problem_{digest(str(self.path), self.text, repr(sorted(changed.items())))[:16]}"
@@ -209,6 +245,9 @@ class ProblemFile:
                 raise UsageError(f"{self.path}: {needed} is not callable once the file has been executed")
         for name in changed.keys() & ITEMS:
             vars(module)["get_inputs"] = functools.partial(_of_items, module.get_inputs, changed[name], ITEMS[name])
+        if others := {name: changed[name] for name in changed if is_of_constructor(name)}:
+            give = vars(module)["get_init_inputs"]
+            vars(module)["get_init_inputs"] = functools.partial(_with_numbers, give, parameters(self.tree), others)
         return module
 
     def _with(self, changed: Mapping[str, int]) -> ast.Module:
@@ -260,6 +299,38 @@ def _dim_of_items(value: Any, place: int) -> int | None:
     if not isinstance(value, torch.Tensor) or (value.numel() < 2 and value.is_floating_point()):
         return None
     return next((dim for dim in dict.fromkeys((place, 0)) if value.shape[dim : dim + 1] == (1,)), None)
+
+
+def _numbers(given: Any, names: Sequence[str]) -> tuple[list[tuple[str, int | float]], list[str], Any]:
+    """Numbers that a constructor gets by their names, the names of all that it gets, ``""`` of what is no number, and
+    how that is nested. ``names``: those of its parameters.
+    """
+    found, known = [], []
+    leaves, form = tree_flatten_with_path(given)
+    for path, leaf in leaves:
+        keys = [key.idx if isinstance(key, SequenceKey) else getattr(key, "key", "") for key in path]
+        if len(given) == 2 and isinstance(given[0], (list, tuple)) and isinstance(given[1], Mapping):
+            keys = keys[1:]  # arguments and keywords
+        first = keys[0] if keys else ""
+        first = names[first] if isinstance(first, int) and first < len(names) else first
+        name = f"{_OF_MODEL}{first}{''.join(f'[{key}]' for key in keys[1:])}{PERCENT * (type(leaf) is float)}]"
+        known.append(name if type(leaf) in (int, float) else "")
+        if known[-1]:
+            found.append((name, leaf))
+    return found, known, form
+
+
+def _with_numbers(give: Callable[[], Any], names: Sequence[str], others: Mapping[str, int]) -> Any:
+    """What ``get_init_inputs()`` gives, with other numbers."""
+    given = give()
+    _, known, form = _numbers(given, names)
+
+    def other(name: str, leaf: Any) -> Any:
+        if name not in others:
+            return leaf
+        return others[name] if type(leaf) is int else leaf * others[name] / 100
+
+    return tree_unflatten(list(map(other, known, tree_leaves(given))), form)
 
 
 @contextlib.contextmanager

@@ -45,6 +45,8 @@ class Surveys:
         """What can be varied (``sweep.py``), where that was asked."""
         self.batch: tuple[str, ...] | None = None
         """The batches of one in place of which it takes several items (``sweep.py``); None: not asked so far."""
+        self.numbers: dict[str, int] | None = None
+        """Other numbers of the constructor (``constructor.py``); None: not asked so far."""
 
     def at(self, dims: Mapping[str, int]) -> Survey:
         """The survey at these dims; raises UsageError where the file raises."""

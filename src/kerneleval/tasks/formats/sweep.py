@@ -19,6 +19,7 @@ import torch
 
 from kerneleval.records import Argument, Scalar, TensorSpec, UsageError, digest
 from kerneleval.tasks.formats.agreement import Selections, agrees, limit_changes
+from kerneleval.tasks.formats.constructor import other_numbers
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.outcomes import Way
 from kerneleval.tasks.formats.problem_file import ITEMS, ProblemFile
@@ -100,13 +101,16 @@ def _without_ignored(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
 
 def _is_ignored(surveys: Surveys, unit: Unit, every: Sequence[Unit]) -> bool:
     """Whether a unit is plain arguments alone, and the outputs of a miniature are the same for another value."""
-    base = surveys.at({})
-    values = [v for v in (unit.value // 2, unit.value - 1, unit.value + 1, 2 * unit.value) if v >= 1]
-    others = [(v, made) for v in values if (made := surveys.probe(unit.at(v))) is not None]
-    if not others or any(_shapes(made) != _shapes(base) for _, made in others):
+    own, found = _shapes(surveys.at({})), []
+    for value in (v for v in (unit.value // 2, unit.value - 1, unit.value + 1, 2 * unit.value) if v >= 1):
+        made = surveys.probe(unit.at(value))
+        if made is not None and _shapes(made) != own:
+            return False
+        found += [value] if made is not None else []
+    if not found:
         return False
     dims = shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS, [one for one in every if one != unit])
-    return all(_gives_the_same(surveys, dims, dims | unit.at(v)) for v, _ in others)
+    return all(_gives_the_same(surveys, dims, dims | unit.at(v)) for v in found)
 
 
 def _without_spare(surveys: Surveys, found: Sequence[Unit]) -> list[Unit]:
@@ -385,8 +389,18 @@ def _are_steps(problem: ModuleProblem, *, attends: bool) -> bool:
 
 def own_dims(surveys: Surveys) -> dict[str, int]:
     """The file's own sizes: its top-level integers, and what is varied of the numbers inside its functions."""
-    varied = [*units(surveys), *batch_of_one(surveys)]
-    return surveys.file.sizes | {name: own for unit in varied for name, own in unit.at(unit.value).items()}
+    varied, file = [*units(surveys), *batch_of_one(surveys)], surveys.file
+    numbers = {name: file.value(name) for name in _other_numbers(surveys)}
+    return file.sizes | {name: own for unit in varied for name, own in unit.at(unit.value).items()} | numbers
+
+
+def _other_numbers(surveys: Surveys) -> dict[str, int]:
+    """Numbers of the constructor that no size changes, with others in their place."""
+    if surveys.numbers is None:
+        sizes = (unit.at(v) for unit in units(surveys) for v in (unit.value // 2, unit.value - 1, unit.value + 1) if v)
+        runs = [dims for dims in sizes if surveys.probe(dims) is not None]
+        surveys.numbers = other_numbers(surveys, shrink(surveys, MINIATURE_BYTES, MINIATURE_FLOPS), runs)
+    return surveys.numbers
 
 
 # -- Variants ---------------------------------------------------------------------------------------------------------
@@ -529,6 +543,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
             chosen.add("rectangular", [*((unit, _small) for unit in varied if unit != one), (one, _longer)], one)
     for single in batch_of_one(surveys):
         chosen.add_items(single)
+    chosen.add_empty()
+    chosen.add_numbers(_other_numbers(surveys))
     return tuple(chosen.found)
 
 
@@ -546,6 +562,23 @@ class _Variants:
         thirds: list[tuple[Unit, _Propose]] = [(one, _third) for one in self._varied]
         if not self.is_little or not self.add("large", [(unit, _items)], unit):
             self.add("rectangular", [*thirds, (unit, _items)], unit)
+
+    def add_empty(self) -> None:
+        """Add the file's own sizes without rows of what others are put behind, as of a cache that holds nothing yet."""
+        for dims in (unit.at(0) for unit in self._varied):
+            made = self._surveys.probe(dims)
+            if made is not None and _is_put_behind(self._surveys.at({}), made) and self._keep("tiny", dims):
+                break
+
+    def add_numbers(self, numbers: Mapping[str, int]) -> None:
+        """Add the file's own sizes with other numbers of the constructor, all that go together."""
+        dims = dict(numbers)
+        while dims:
+            made = self._surveys.probe(dims)
+            if made is not None and not _leaves_out(self._surveys, made) and _sound(self._surveys, made, dims):
+                self.found.append(("rectangular", self._given | dims))
+                break
+            dims.popitem()
 
     def add(self, category: str, changes: Sequence[tuple[Unit, _Propose]], needed: Unit | None = None) -> bool:
         """Whether there is a variant with units changed so, one of them ``needed``, which is kept then."""
@@ -585,6 +618,15 @@ class _Variants:
         self._forms.append(made.form)
         self.found.append((category, self._given | dims))
         return True
+
+
+def _is_put_behind(base: Survey, made: Survey) -> bool:
+    """Whether all arguments of other sizes than before are empty and no output is, where some are joined."""
+    pairs = zip(base.arguments, made.arguments, strict=False)
+    changed = [b for a, b in pairs if a != b]
+    empty = [b for b in changed if isinstance(b, TensorSpec) and not b.numel]
+    full = all(out.numel for out in made.outputs) and made.weights == base.weights
+    return "cat" in made.operators and full and bool(empty) and len(changed) == len(empty)
 
 
 def _choices(among: Sequence[Unit], most: int, rng: random.Random) -> Iterator[list[Unit]]:
@@ -752,26 +794,30 @@ _ENDS: tuple[Callable[[int], Way], ...] = (lambda _: "lowest", lambda _: "highes
 
 def _selects_masked(surveys: Surveys, problem: ModuleProblem) -> bool:
     """Whether an infinity is selected, or would be at one end of what is drawn, as of two beams that are both finished,
-    and not so at the file's own sizes.
+    and not so at the file's own sizes. Or whether some of equal numbers are, as of zeros that stand for what is closed.
     """
     weights, base = problem.weights(1), surveys.at({})
-    if _met_masked(problem, problem.inputs(1), weights):
+    met = _met(problem, problem.inputs(1), weights)
+    if met.masked:
         return True
     if not _is_miniature(base):
         return False
     own = ModuleProblem(surveys.file, {}, "cpu")
+    if "topk" in met.equal - _met(own, own.inputs(1), own.weights(1)).equal:
+        return True
     for way in _ENDS:
         with contextlib.suppress(UsageError):  # the file takes no such outcomes
             here, there = (one.outcome(1, way)[0] for one in (problem, own))
-            if _met_masked(problem, here, weights) and not _met_masked(own, there, own.weights(1)):
+            if _met(problem, here, weights).masked and not _met(own, there, own.weights(1)).masked:
                 return True
     return False
 
 
-def _met_masked(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
-    with Selections() as selections:
+def _met(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> Selections:
+    selections = Selections()
+    with selections:
         problem.reference(args, weights)
-    return bool(selections.masked)
+    return selections
 
 
 def _is_coarse(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:

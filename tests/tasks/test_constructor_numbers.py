@@ -1,0 +1,90 @@
+"""What a constructor alone is told, as an epsilon or the k of a top-k, is other numbers in one case of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kerneleval.tasks.formats.problem_file import ProblemFile, is_of_constructor
+from kerneleval.tasks.formats.surveys import Surveys
+from kerneleval.tasks.formats.sweep import variants
+
+FILE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self, {takes}):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        {forward}
+
+rows, width = 12, 24
+
+def get_inputs():
+    return [torch.randn(rows, width)]
+
+def get_init_inputs():
+    return {given}
+"""
+
+
+def others(folder: Path, takes: str, init: str, forward: str, given: str) -> dict[str, int]:
+    """Numbers of the constructor that are not the file's own in one case of a sweep, or in none."""
+    path = folder / "problem.py"
+    path.write_text(FILE.format(takes=takes, init=init, forward=forward, given=given))
+    surveys = Surveys(ProblemFile(path))
+    file, found = surveys.file, [dims for _, dims in variants(surveys)]
+    names = {name for dims in found for name in dims if is_of_constructor(name)}
+    changed = [{n: dims[n] for n in names if dims[n] != file.value(n)} for dims in found]
+    assert sum(map(bool, changed)) <= 1
+    return next(filter(None, changed), {})
+
+
+@pytest.mark.parametrize(
+    ("takes", "init", "forward", "given", "expected"),
+    [
+        ("k", "self.k = k", "return x.topk(self.k).values", "[3]", {"Model[k]": 4}),
+        ("*, top_k", "self.k = top_k", "return x.topk(self.k).values", '[[], {"top_k": 3}]', {"Model[top_k]": 4}),
+        ("slope", "self.s = slope", "return F.leaky_relu(x, self.s)", "[0.25]", {"Model[slope%]": 75}),
+        ("eps", "self.e = eps", "return F.layer_norm(x, x.shape[-1:], eps=self.e)", "[1e-5]", {"Model[eps%]": 100_000}),
+        ("heads", "self.h = heads", "return x.view(len(x), self.h, -1).amax(-1)", "[4]", {"Model[heads]": 3}),
+        ("pad", "self.p = pad", "return F.pad(x, self.p)", "[(2, 0)]", {"Model[pad[0]]": 3, "Model[pad[1]]": 1}),
+        (
+            "groups, width",
+            "self.norm = nn.GroupNorm(groups, width)",
+            "return self.norm(x[..., None])",
+            "[2, width]",
+            {"Model[groups]": 3},
+        ),
+    ],
+)
+def test_numbers_of_the_constructor_are_others_once(tmp_path, takes, init, forward, given, expected):
+    assert others(tmp_path, takes, init, forward, given) == expected
+
+
+@pytest.mark.parametrize(
+    ("takes", "init", "forward", "given"),
+    [
+        ("scale", "self.s = scale", "return (x @ x.T) * self.s", "[width ** -0.5]"),  # follows a size
+        ("block_size", "self.b = block_size", "return x.unflatten(1, (self.b, -1)).amax(-1)", "[8]"),
+        ("dim", "self.d = dim", "return x.sum(self.d)", "[1]"),
+        ("bits", "self.q = 2.0 ** bits", "return x * self.q", "[8]"),
+        ("p", "self.p = p; self.eval()", "return F.dropout(x, self.p, self.training)", "[0.5]"),  # changes nothing
+        ("heads", "self.h = heads", "return x.view(len(x), self.h, -1).amax(-1)", "[24]"),  # as many as columns
+        (
+            "layers",
+            "self.all = nn.ModuleList(nn.Linear(24, 24) for _ in range(layers))",
+            "return self.all[0](x)",
+            "[2]",
+        ),
+        ("causal", "self.c = causal", "return x.tril() if self.c else x", "[True]"),
+        ("k", "self.k = k", "return (x * self.k).sqrt().nan_to_num()", "[0]"),
+    ],
+)
+def test_other_numbers_of_the_constructor_stay(tmp_path, takes, init, forward, given):
+    assert others(tmp_path, takes, init, forward, given) == {}
