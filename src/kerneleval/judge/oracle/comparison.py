@@ -268,9 +268,12 @@ def _ruled(got: torch.Tensor, expected: Expected, found: _Found) -> tuple[torch.
     if rule == "rms" and expected.native.dtype in _VALUES and _near(found, expected):
         expected = _shared(got, expected)
         rule = found.broken(expected, got)
+    if rule == "element" and expected.native.dtype in _VALUES and _few_beyond(got, expected):
+        found = replace(found, excess=0.0)
+        rule = found.broken(expected, got)
     if rule == "bulk" and (noise := _noise(expected)) is not None:
         table = torch.cat(_figures(got, expected, noise)).double().tolist()
-        found = _Found.from_table(table, expected)
+        found = replace(found, bulk=_Found.from_table(table, expected).bulk)
         rule = found.broken(expected, got)
     if rule == "bulk" and expected.native.dtype in _VALUES:
         found = replace(found, bulk=_bulk_of_values(got, expected))
@@ -282,6 +285,18 @@ def _ruled(got: torch.Tensor, expected: Expected, found: _Found) -> tuple[torch.
             if not (rule := found.broken(expected, got)):
                 break
     return got, found, rule
+
+
+# -- The extremes of many elements -------------------------------------------------------------------------------------
+
+_ONE_IN, _FARTHEST = 15, 3.0
+"""In a half type one element in 2^15 may be off by up to three times its bound. Steps that round to the type leave
+errors that do not follow the response at every element: those of a tanh near -1."""
+
+
+def _few_beyond(got: torch.Tensor, expected: Expected) -> bool:
+    few = expected.native.numel() >> _ONE_IN
+    return few > 0 and not _beyond(got, expected, _FARTHEST).any() and int(_beyond(got, expected).sum()) <= few
 
 
 # -- Values that repeat ------------------------------------------------------------------------------------------------
@@ -632,8 +647,10 @@ def _relative_bias(expected: Expected, found: _Found, got: torch.Tensor) -> tupl
     return mean[0] / bounds.scales.mean, mean[1] / bounds.scales.mean
 
 
-def _beyond(got: torch.Tensor, expected: Expected) -> torch.Tensor:
-    """Which elements are beyond their tolerance, as the output is shaped (complex: with a last dim of two parts)."""
+def _beyond(got: torch.Tensor, expected: Expected, times: float = 1.0) -> torch.Tensor:
+    """Which elements are beyond so many times their tolerance, as the output is shaped (complex: with a last dim of two
+    parts).
+    """
     bounds = expected.bounds
     assert bounds is not None
     own, oracle, native = (as_real(t).contiguous().view(bounds.shape) for t in (got, expected.oracle, expected.native))
@@ -643,7 +660,7 @@ def _beyond(got: torch.Tensor, expected: Expected) -> torch.Tensor:
         error = distance(c, o, bounds.gain)
         if bounds.special:
             error, _ = _by_class(error, c, o, native[rows, columns], bounds)
-        wrong[rows, columns] = ~(error <= bounds.local[rows, columns] + bounds.slack[rows])
+        wrong[rows, columns] = ~(error <= (bounds.local[rows, columns] + bounds.slack[rows]) * times)
     return wrong.view(as_real(got).shape)
 
 

@@ -192,7 +192,7 @@ def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong:
                 return "rows_wrong", f"{bad} of {len(rows)} rows are wrong, the others right"
     if expected.bounds is not None and 16 <= got.numel() <= _SORTED_AT_MOST and count > 0.25 * got.numel():
         own, oracle = (as_real(t).double().reshape(-1) for t in (got, expected.oracle))
-        most = 4 * expected.bounds.rms / expected.bounds.gain
+        most = 2 * expected.bounds.rms / expected.bounds.gain
         # no distance of sorted values is below that of their means, which takes no sorting
         near = abs(float(own.mean() - oracle.mean())) <= most + 1e-12 * float(oracle.abs().mean())
         if near and float((own.sort().values - oracle.sort().values).square().mean().sqrt()) <= most:

@@ -1,0 +1,82 @@
+"""Step by step in half types over many elements: the few that are furthest off are right, and wrong ones are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import matches
+from kerneleval.judge.oracle.expectation import Expectation
+from kerneleval.tasks import find
+
+from .conftest import case_of, drawn
+
+
+def gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps) * weight + bias
+
+
+def softmax(x: Tensor) -> Tensor:
+    shares = torch.exp(x - x.amax(-1, keepdim=True).detach())
+    return shares / shares.sum(-1, keepdim=True)
+
+
+class _Sparsemax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
+        out = find("sparsemax").reference(x)
+        ctx.save_for_backward(out > 0)
+        return out
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> Tensor:
+        (kept,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        mean = ((grad.float() * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True)).to(grad.dtype)
+        return torch.where(kept, grad - mean, 0)
+
+
+def expected(name: str, dims: dict[str, int], dtype: str, direction: str) -> tuple[Expectation, list, list | None]:
+    task, case = find(name), case_of(name, dims, dtype=dtype, direction=direction)
+    args, grads = drawn(task, case)
+    return reference.expect(task, case, args, grads), args, grads
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "dims", "dtype", "direction"),
+    [
+        ("gelu_tanh", gelu, {"M": 3000, "N": 441}, "float16", "backward"),
+        ("sparsemax", _Sparsemax.apply, {"M": 300, "N": 2037}, "bfloat16", "backward"),
+        ("layer_norm", layer_norm, {"M": 200_000, "N": 3}, "float16", "forward"),
+        ("softmax", softmax, {"M": 200_000, "N": 3}, "float16", "backward"),
+    ],
+)
+def test_step_by_step_in_half_types_passes(
+    name: str, form: Callable[..., Tensor], dims: dict[str, int], dtype: str, direction: str
+) -> None:
+    expectation, args, grads = expected(name, dims, dtype, direction)
+    given = [a.requires_grad_() if isinstance(a, Tensor) and grads else a for a in args]
+    out = form(*given)
+    found = torch.autograd.grad(out, given, grads) if grads else [out]
+    assert matches(found, expectation)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("step", "times"), [(1 << 14, 1.5), (1 << 17, 6.0)])
+def test_more_of_them_or_further_off_are_wrong(dtype: str, step: int, times: float) -> None:
+    expectation = expected("gelu", {"M": 600, "N": 441}, dtype, "forward")[0].widest
+    (one,) = expectation.outputs
+    assert one.bounds is not None
+    bound = (one.bounds.local + one.bounds.slack).view(one.native.shape) / one.bounds.gain
+    off = torch.zeros_like(bound).flatten()
+    off[100::step] = times
+    assert matches(one.native[None].unbind(), expectation)
+    assert not matches([(one.oracle + off.view(bound.shape) * bound).to(one.native.dtype)], expectation)
