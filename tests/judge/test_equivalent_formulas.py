@@ -533,3 +533,22 @@ def test_large_gradients_beside_saturated_functions_are_told(name: str) -> None:
         assert matches(expectation.native, expectation)
         for factor in (0.0, 0.96):
             assert not matches([factor * gradient for gradient in expectation.native], expectation)
+
+
+def test_a_norm_of_nearly_equal_weights_by_another_exponential() -> None:
+    task, rng = find("cross_entropy_softmax_layer_norm"), torch.Generator().manual_seed(5)
+    case = case_of(task.name, {"M": 100, "N": 77}, distribution="small_scale")
+
+    def other(logits: torch.Tensor, targets: torch.Tensor, eps: float) -> list[torch.Tensor]:
+        e = torch.exp2(logits * math.log2(math.e))
+        e *= 1 + torch.randint(-2, 3, e.shape, generator=rng) * 2.0**-24  # as far off as those of GPUs
+        loss, centred = e.sum(-1).log() - logits.gather(-1, targets[:, None]).squeeze(-1), e / e.sum(-1, keepdim=True)
+        centred -= centred.mean(-1, keepdim=True)
+        return [loss, centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)]
+
+    for seed in range(6):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        assert matches(other(*args), expectation)
+        loss, norm = other(*args)
+        assert not matches([loss, norm * 1.001], expectation)
