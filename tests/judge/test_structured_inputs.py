@@ -263,6 +263,8 @@ def labels_in_8_bits(logits: Tensor, targets: Tensor, ignore_index: int) -> Tens
         ("sort_by_key", "float32", lambda keys, x: x.gather(-1, keys.to(torch.int32).argsort(dim=-1, stable=True))),
         ("sum_integers", "int32", sum_in_fp32),
         ("cumsum_integers", "int64", lambda x: x.double().float().cumsum(-1).long()),
+        ("sum_integers", "int64", lambda x: x.double().sum(-1).long()),
+        ("cumsum_integers", "int64", lambda x: x.double().cumsum(-1).long()),
         ("isin", "int32", isin_by_bitmap),
         ("to_bool", "int64", true_in_16_bits),
         ("logical_not", "int32", lambda x: ~true_in_16_bits(x)),

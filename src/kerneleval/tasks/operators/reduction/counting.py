@@ -118,7 +118,7 @@ TASKS = (
         "sum_integers",
         "out[m] = sum_n x[m, n], whole numbers, in int64",
         along(torch.sum, -1),
-        given=whole("x", "M N", -100, 100, wide=40),
+        given=whole("x", "M N", -100, 100, wide=52),
         out=("M: int64",),
         dtypes=("int32", "int64", "int8"),
         **{**_COUNT, "no_backward": "whole numbers have no gradient"},

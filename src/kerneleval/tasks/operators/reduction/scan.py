@@ -235,7 +235,7 @@ TASKS = (
         "cumsum_integers",
         "out[m, n] = sum_{i <= n} x[m, i], whole numbers, in int64",
         along(torch.cumsum, -1),
-        given=(whole("x", "M N", -100, 100, wide=40),),
+        given=(whole("x", "M N", -100, 100, wide=52),),
         out="M N: int64",
         dtypes=("int32", "int64", "int8"),
         **{**_EXACT, "no_backward": "whole numbers have no gradient"},
