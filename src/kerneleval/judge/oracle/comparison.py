@@ -289,8 +289,8 @@ def _ruled(got: torch.Tensor, expected: Expected, found: _Found) -> tuple[torch.
 
 # -- The extremes of many elements -------------------------------------------------------------------------------------
 
-_ONE_IN, _FARTHEST = 15, 3.0
-"""In a half type one element in 2^15 may be off by up to three times its bound. Steps that round to the type leave
+_ONE_IN, _FARTHEST = 14, 3.0
+"""In a half type one element in 2^14 may be off by up to three times its bound. Steps that round to the type leave
 errors that do not follow the response at every element: those of a tanh near -1."""
 
 
