@@ -106,3 +106,13 @@ def test_more_of_them_or_further_off_are_wrong(dtype: str, step: int, times: flo
     off[100::step] = times
     assert matches(one.native[None].unbind(), expectation)
     assert not matches([(one.oracle + off.view(bound.shape) * bound).to(one.native.dtype)], expectation)
+
+
+def test_a_row_that_is_left_out_is_no_extreme() -> None:
+    case = case_of("sparsemax", {"M": 729, "N": 267}, "float16", distribution="large_scale", layout="sliced")
+    args, _ = drawn(find("sparsemax"), case, 3)
+    expectation = reference.expect(find("sparsemax"), case, args).widest
+    out = expectation.native[0].clone()
+    assert matches([out], expectation)
+    out[-1] = 0
+    assert not matches([out], expectation)
