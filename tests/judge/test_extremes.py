@@ -91,7 +91,7 @@ def test_rows_that_one_weight_decides_pass_step_by_step(dtype: str, dims: dict[s
 
     assert matches(torch.autograd.grad(softmax(leaf), [leaf], [grad]), expectation)
     assert matches(by_weights(grad * weights), expectation)
-    assert not matches(by_weights((grad * weights)[:, : dims["N"] // 2]), expectation)
+    assert not matches(by_weights((grad * weights)[:, :-16]), expectation)
     assert not matches(by_weights(0 * grad), expectation)
 
 

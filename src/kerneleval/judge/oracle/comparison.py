@@ -295,8 +295,8 @@ errors that do not follow the response at every element: those of a tanh near -1
 
 
 def _few_beyond(got: torch.Tensor, expected: Expected) -> bool:
-    """Whether no more than these are beyond their bound, and none by half of itself and the rms of the output: an
-    element that is left out is no rounding.
+    """Whether no more than these are beyond their bound, and none by more than the larger of half of
+    itself and the rms of the output: a large element that is left out is no rounding.
     """
     few, bounds = expected.native.numel() >> _ONE_IN, expected.bounds
     assert bounds is not None

@@ -100,10 +100,6 @@ _ROUNDED_TURNS, _LUCK = 8, 4.0
 comes out. A nearly singular system of equations has errors along one direction, and native's may be small by luck: in
 outputs of few elements it counts up to so many times."""
 
-_MOVEMENTS, _APART, _TELLING = 4, 100, 1 / 3
-"""How often inputs in half types move where outputs are wrong by a single movement, the distance of their numbers, and
-what part of the furthest one counts at least."""
-
 _USUAL = 2
 """Of the usual ways of a fused operator (``Task.unfused``), as many are asked: the last ones in half types, else the
 first ones.
@@ -200,14 +196,14 @@ def expect(
             _settled(call, tf32)
         runs = _Runs.of(call, tf32, every=not _has_further_forms(call))
         held = sum(wide.nbytes for wide in runs.oracle) <= _HELD_BYTES
-        if not runs.every and not held and not (_cancels(call) or _moves_often(call)):
+        if not runs.every and not held and not _cancels(call):
             runs = runs.of_every_form()
         found = _expectation(runs)
         if runs.every and not _rests_on_native(call, found):
             return found
         more = runs.rounded_at_random if runs.every else runs.of_every_form
         if not held and not runs.every:
-            more = functools.partial(_anew, call, tf32)  # nothing is held, and few are wrong
+            more = functools.partial(_anew, call, tf32)  # of zeros alone: nothing is held, and few are wrong
         return replace(found, wider=functools.cache(lambda: _expectation(more())))
 
 
@@ -328,18 +324,14 @@ class _Runs:
             moved = oracle if drawn else _moved(call, oracle)
         if len(oracle) != len(moved):
             raise UsageError(f"task {call.task.name} has {len(oracle)} outputs, and {len(moved)} on moved inputs")
-        if every and _moves_often(call):
-            moved = _moved_often(call, oracle, moved)
         native, plain = _native(call, oracle, tf32, every=every), _unquantised(call)
         return cls(call=call, tf32=tf32, every=every, oracle=oracle, native=native, probed=moved, plain=plain)
 
     def of_every_form(self) -> _Runs:
-        """The same with native outputs of all forms, and in half types on inputs moved several times."""
+        """The same with native outputs of all forms."""
         with _ONE, precision(tf32=self.tf32):
             native = _furthest(self.call, self.oracle, self.native)
-        often = _moves_often(self.call)
-        probed = _moved_often(self.call, self.oracle, self.probed) if often else self.probed
-        return replace(self, every=True, native=native, probed=probed, known={})
+        return replace(self, every=True, native=native, known={})
 
     def rounded_at_random(self) -> _Runs:
         """The same of a problem file, each element of its native outputs as far off as oracles are whose every number
@@ -582,17 +574,8 @@ def _has_further_forms(call: ReferenceCall) -> bool:
     without them: most are right, and such a form takes as long as the usual one. Of problem files they come at once.
     """
     return call.problem is None and (
-        _of_other_kernels(call)
-        or _moves_often(call)
-        or _cancels(call)
-        or bool(call.task.unfused or call.other_formulas())
+        _of_other_kernels(call) or _cancels(call) or bool(call.task.unfused or call.other_formulas())
     )
-
-
-def _moves_often(call: ReferenceCall) -> bool:
-    """Whether the response of a single movement may be small by luck where steps in a half type are not."""
-    tolerance = call.task.tolerance
-    return call.problem is None and call.narrow and tolerance.law is None and tolerance.exact_form is None
 
 
 def _cancels(call: ReferenceCall) -> bool:
@@ -678,21 +661,6 @@ def _moved(call: ReferenceCall, oracle: Tensors) -> Tensors:
             raise
         return _barely_moved(call, oracle)
     return moved
-
-
-def _moved_often(call: ReferenceCall, oracle: Tensors, moved: Tensors) -> Tensors:
-    """The same, each element at least a third as far off as by the furthest of several movements. Of a difference of
-    two numbers every second movement tells nothing, as both move alike; of many elements some are small there.
-    """
-    furthest = moved
-    with precision(tf32=False):
-        for turn in range(1, _MOVEMENTS):
-            other = call.moved(number=turn * _APART).run("fp32")
-            furthest = tuple(_worse(*three) for three in zip(furthest, other, oracle, strict=True))
-    return tuple(
-        _worse(one, torch.lerp(wide.to(far.dtype), far, _TELLING), wide) if inexact(far) and far.itemsize > 2 else one
-        for one, far, wide in zip(moved, furthest, oracle, strict=True)
-    )
 
 
 def _barely_moved(call: ReferenceCall, oracle: Tensors) -> Tensors:

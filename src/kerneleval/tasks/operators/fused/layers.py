@@ -44,13 +44,15 @@ def _cross_entropy_softmax_layer_norm(logits: Tensor, targets: Tensor, eps: floa
 
 
 def _exponentials_off(logits: Tensor, targets: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The same by exponentials that are a unit off in turn up and down, as far as those of GPUs may be."""
+    """The same by exponentials that are a unit off in turn up and down, as far as those of GPUs may be: in fp32, in
+    which half types are computed too.
+    """
     loss, _ = _cross_entropy_softmax_layer_norm(logits, targets, eps)
-    unit = torch.finfo(logits.dtype).eps
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     turns = 1 - 2 * (torch.arange(logits.shape[-1], device=logits.device) % 2)
-    exponentials = torch.exp(logits - logits.amax(-1, keepdim=True).detach()) * (1 + unit * turns)
+    exponentials = torch.exp(wide - wide.amax(-1, keepdim=True).detach()) * (1 + torch.finfo(wide.dtype).eps * turns)
     weights = exponentials / exponentials.sum(-1, keepdim=True)
-    return loss, F.layer_norm(weights, logits.shape[-1:], eps=eps)
+    return loss, F.layer_norm(weights, logits.shape[-1:], eps=eps).to(logits.dtype)
 
 
 def _dropped(x: Tensor, keep: Tensor, p: float) -> Tensor:
