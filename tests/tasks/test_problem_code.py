@@ -129,6 +129,7 @@ def test_a_survey_tells_the_same_where_its_operators_are_known(tmp_path, monkeyp
         for name in ("float32", "float64")
         if not (tmp_path / name).mkdir()
     ]
+    monkeypatch.setattr(survey_module, "_MADE", {})
     first = [survey(file, {}) for file in files]
     assert survey_module._MADE
     again = [survey(file, {}) for file in files]
@@ -136,6 +137,15 @@ def test_a_survey_tells_the_same_where_its_operators_are_known(tmp_path, monkeyp
     assert first == again == [survey(file, {}) for file in files]
     assert [spec.dtype for spec in first[0].outputs] == ["float32", "float16", *["float32"] * 4]
     assert [spec.dtype for spec in first[1].outputs] == ["float64", "float16", *["float64"] * 4]
+
+
+def test_an_operator_that_writes_a_tensor_that_it_is_given_is_run(monkeypatch):
+    """``out=`` gives that tensor, whichever of equal form it is."""
+    monkeypatch.setattr(survey_module, "_MADE", {})
+    one, other = torch.empty(3, device="meta"), torch.empty(3, device="meta")
+    for first in (one, other):
+        made = survey_module._run_once(torch.ops.aten.add.out, (first, one), {"out": one}, (first, one, one))
+        assert made is one
 
 
 def test_the_default_dtype_that_a_file_sets_holds_for_its_own_code(tmp_path):

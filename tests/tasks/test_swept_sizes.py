@@ -163,3 +163,11 @@ def test_a_number_beside_integers_that_it_has_nothing_to_do_with_stays(tmp_path)
         tmp_path, forward, "torch.randn(30, 50), torch.randint(0, 8, (20,))", takes="k", init="self.n = k", given="8"
     )
     assert sorted(init_args[0] for init_args, _, _ in found)[-2:] == [8, 9]  # another number once
+
+
+def test_steps_that_a_loop_reads_from_two_tensors_change_together(tmp_path):
+    """A loop over the steps of one takes fewer alone: code without a loop does not."""
+    loop = "h = [y[:, 0] * 0]; [h.append(y[:, t] * h[-1] + x[:, t]) for t in range(x.shape[1])]; return torch.stack(h)"
+    found = swept(tmp_path, loop, "torch.randn(2, 32, 16), torch.rand(2, 32, 16)")
+    assert all(x.shape == y.shape for _, (x, y), _ in found)
+    assert len({x.shape[1] for _, (x, _), _ in found}) > 2

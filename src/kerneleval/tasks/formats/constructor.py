@@ -58,7 +58,7 @@ def _proposed(name: str, own: float, shapes: set[int]) -> Iterator[int]:
     elif _CHOSEN.search(_of(name)) or (_HEADS.search(_of(name)) and own not in shapes):
         least, whole = 0 if "pad" in name else 1, int(own)
         others = dict.fromkeys((whole + 1, whole - 1, 2 * whole, whole // 2))
-        yield from (v for v in others if v >= least and v != whole >= least)
+        yield from (v for v in others if whole >= least <= v != whole)
 
 
 def _of(name: str) -> str:

@@ -389,7 +389,7 @@ class ModuleProblem:
         """Give one argument with numbers of both signs a single one, as a whole or by items, and vectors beside it, as
         biases are, the lower one. Scores of two such arguments would be so far from 0 that log-sums lose their digits.
         """
-        free = [index for index in self._signless(args, "negative") if has_both_signs(args[index])]
+        free = [index for index in self._signless(args) if has_both_signs(args[index])]
         wide = [index for index in free if has_items(args[index])] or free
         place = torch.randint(max(1, len(wide)), (), generator=generator, device=self.device)
         for index in free:
@@ -430,16 +430,16 @@ class ModuleProblem:
     def of_one_sign(self, seed: int) -> Iterator[list[Any]]:
         """Arguments of ``negative``, while none has one sign there (:attr:`sided`): all have one, in every way."""
         args = self.inputs(seed, "negative")
-        free = [index for index in self._signless(args, "negative") if has_both_signs(args[index])]
+        free = [index for index in self._signless(args) if has_both_signs(args[index])]
         for signs in itertools.product((-1, 1), repeat=min(len(free), _WAYS)):
             turns = dict(zip(free, itertools.cycle(signs), strict=False))
             yield [turns[i] * arg.abs() if i in turns else arg for i, arg in enumerate(args)]
 
-    def _signless(self, args: Sequence[Any], distribution: str) -> list[int]:
-        """Positions of the tensors of which all numbers may have one sign."""
+    def _signless(self, args: Sequence[Any]) -> list[int]:
+        """Positions of the tensors of which all numbers may have one sign, as under ``negative``."""
         traits = self.traits
         fixed = traits.labels | traits.normed | traits.rigid | traits.signed | traits.positive | self.kin | self.related
-        fixed |= traits.structured | traits.records | traits.ordered | self.gates | self._spared(distribution)
+        fixed |= traits.structured | traits.records | traits.ordered | self.gates | self._spared("negative")
         return [i for i, value in enumerate(args) if is_float(value) and i not in fixed]
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:

@@ -541,7 +541,7 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequen
     """What decides the output of an operator that makes a tensor of its own, or writes its first argument, whatever
     the values are; None: values may decide it, or it is of another kind.
     """
-    if torch.Tag.pointwise not in func.tags and func._overloadpacket not in flop_registry:
+    if "out" in kwargs or (torch.Tag.pointwise not in func.tags and func._overloadpacket not in flop_registry):
         return None
     plain = (torch.Tensor, torch.nn.Parameter)
     if not all(type(v) in plain and v.is_meta and v.layout == torch.strided and not v.is_conj() for v in given):

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -208,6 +208,8 @@ def _units(surveys: Surveys) -> list[Unit]:
             more = (value + 1, 2 * value) if runs_at_one or surveys.has_segments else ()
             tries = (surveys.drawn(unit.at(v)) for v in (value // 2, value - 1, value - 8, *more) if v >= least)
             if (other := next((made for made in tries if made is not None), None)) is not None:
+                if unit.names == (name,) and _needs_another(surveys, unit, twins):
+                    continue
                 followers = [one for one in bounds if file.value(one) == value]
                 ends = [n for n in bounds if file.value(n) == value + 1]
                 ends = ends if all(file.literals[n].lengths for n in ends) else _needed(surveys, unit, ends)
@@ -218,6 +220,16 @@ def _units(surveys: Surveys) -> list[Unit]:
                     taken.update(unit.names)
                 break
     return found
+
+
+def _needs_another(surveys: Surveys, unit: Unit, twins: Iterable[str]) -> bool:
+    """Whether a size may be smaller alone, and larger only together with an equal one: the steps that a loop takes from
+    one tensor, and reads from two. Code without a loop takes as many from both.
+    """
+    if surveys.probe(unit.at(unit.value + 1)) is not None:
+        return False
+    pairs = (unit._replace(names=(*unit.names, one)) for one in twins)
+    return any(surveys.probe(pair.at(pair.value + 1)) is not None for pair in pairs)
 
 
 def _needed(surveys: Surveys, unit: Unit, ends: Sequence[str]) -> list[str]:
