@@ -259,7 +259,7 @@ class TensorSpec:
     wide: int | Literal["divisors"] = 0
     """Bits that ``integers`` have in some rows of standard data, or as many as their type has: see ``Arg.wide``."""
     ids: bool = False
-    """Whether ``integers`` of role ``data`` have the structures of indices (``docs/correctness.md``), as ids do."""
+    """Whether ``integers`` of role ``data`` have the structures of indices (``docs/inputs.md``), as ids do."""
     equals: str = ""
     """As ``Arg`` has it."""
     summed: bool = False

@@ -290,7 +290,7 @@ class BoundCase:
 
     def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
         """The same call in the other variants of the case's layout, and mixed ones where several tensors are not
-        contiguous (``docs/correctness.md``). Empty for contiguous cases.
+        contiguous (``docs/inputs.md``). Empty for contiguous cases.
         """
         if self.case.layout == "contiguous":
             return []
@@ -307,7 +307,7 @@ class BoundCase:
 
     def native_is_right(self, drawn: Drawn, call_layout: CallLayout, device: Device | None = None) -> bool:
         """Whether the reference itself, in PyTorch, runs and is right on the drawn tensors in this layout, which it is
-        not everywhere (``docs/correctness.md``); on another device, if one is given (of operators).
+        not everywhere (``docs/inputs.md``); on another device, if one is given (of operators).
 
         Raises:
             InfrastructureError: the device has too little memory.

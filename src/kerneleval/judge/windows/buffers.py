@@ -55,7 +55,7 @@ Refresh = Literal["elements", "kept", "moved", "records", "rows", "scaled", "see
 
 def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple[int, ...], int]:
     """(elements of storage, strides, storage offset) that realise a layout, all in elements. Its forms are listed in
-    ``docs/correctness.md``.
+    ``docs/inputs.md``.
 
     Where a layout has several forms, the sizes say which; a ``variant`` (1 to 3) is the next of them, and so on: no
     layout has more than four. A tensor without elements is contiguous in every layout, and so is a scalar, except under
@@ -145,7 +145,7 @@ def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tenso
 
 def expanded_dims(spec: TensorSpec) -> tuple[int, ...]:
     """The dims along which the ``expanded`` layout repeats: the first with more than one element; of upstream gradients
-    the sizes choose (``docs/correctness.md``). In more dims all are not: gradients of normalisations are nothing then.
+    the sizes choose (``docs/inputs.md``). In more dims all are not: gradients of normalisations are nothing then.
     """
     dims = [dim for dim, size in enumerate(spec.shape) if size > 1]
     if spec.role != "gradient" or not dims:

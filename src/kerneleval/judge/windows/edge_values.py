@@ -2,7 +2,7 @@
 
 Borders of pieces, infinities that meet, ties, rows far from 0, numbers at the ends of a type's range. ``RULES`` says
 for which distributions each is asked and by which field; ``inputs.py`` draws the values and applies the rules. What
-each is there to find is in ``docs/correctness.md``.
+each is there to find is in ``docs/inputs.md``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every tensor comes from a generator of its own, seeded from the secret and the argument's position, so nothing larger
 than a seed is ever made on the host and no argument tells anything about another. ``edge_values.py`` then puts in what
 fields of a ``TensorSpec`` ask for, ``structures.py`` has rows in an order and skewed indices, and ``buffers.py`` lays
-tensors out in memory. See ``docs/correctness.md`` for what each distribution is there to find.
+tensors out in memory. See ``docs/inputs.md`` for what each distribution is there to find.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _FEW_RATES = 8
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
     """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values. What
-    each distribution holds, and which arguments follow it, is in ``docs/correctness.md``.
+    each distribution holds, and which arguments follow it, is in ``docs/inputs.md``.
 
     Args:
         seed: secret, up to 63 bits.
@@ -501,7 +501,7 @@ def _mask_out(tensor: torch.Tensor, generator: torch.Generator, *, rows: bool) -
 
 def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In half of the rows (last dim; of more than two dims in an eighth as many) some elements are exactly 0: see
-    ``docs/correctness.md``. No more, because equal terms are all rounded the same way: a variance summed in turn, where
+    ``docs/inputs.md``. No more, because equal terms are all rounded the same way: a variance summed in turn, where
     each of many zeros adds the square of the mean, was off by 1e-5.
     """
     rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1] if tensor.ndim else 1

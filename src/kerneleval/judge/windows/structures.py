@@ -1,7 +1,7 @@
 """Data with the structure of real data: indices, masks, lengths, and rows that are sorted, tied or at edges of bins.
 
 ``inputs.py`` draws the values and says which case has which structure. What each is there to find stands in
-``docs/correctness.md``.
+``docs/inputs.md``.
 """
 
 from __future__ import annotations
