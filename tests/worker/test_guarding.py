@@ -40,6 +40,13 @@ TAMPERING = {
     "import sys\nsys._current_frames()": ("fail", "load", "_current_frames"),
     "import kerneleval.worker.wire as w\nw.Channel.send.__code__": ("fail", "load", "code of Channel.send"),
     "import json\nf = lambda: 0\njson.loads.__code__ = f.__code__": ("fail", "load", "json.loads"),
+    "import json\nold = json.JSONEncoder.iterencode\ndef f(self, *a, **k): return old(self, *a, **k)\n"
+    "def put(kind): kind.iterencode = f\nput(json.JSONEncoder)": ("fail", "load", "JSONEncoder.iterencode"),
+    "import json\ndef run():\n    for one in [json.encoder]: one._make_iterencode = 1": (
+        "fail",
+        "call",
+        "_make_iterencode",
+    ),
     "import contextlib\nwith contextlib.suppress(OSError):\n    open('/proc/1/environ')": (
         "fail",
         "load",
@@ -101,6 +108,9 @@ HONEST = [
     "def op(x: torch.Tensor) -> torch.Tensor:\n    return x + 1\ndef run():\n    op(torch.ones(2))",
     "import torch, torch._dynamo\ntorch.manual_seed = torch._dynamo.disable(torch.manual_seed)",
     "import torch.nn.functional as F\nF.my_gelu = lambda x: x\n",
+    "import json\nclass E(json.JSONEncoder):\n    def default(self, o): return str(o)\n"
+    "    def iterencode(self, o, _one_shot=False): return super().iterencode(o, _one_shot)\n"
+    "def run():\n    json.dumps({1: {2}, 3: run}, cls=E, indent=1)",
     "import gc\ngc.collect()\ngc.disable()\ngc.get_stats()",
 ]
 

@@ -28,6 +28,9 @@ _WRAPPERS = 3
 _GUARDED = {
     "builtins": "abs all any bool dict enumerate float getattr hash id int isinstance iter len list max min next range"
     " setattr sum tuple type zip",
+    "json": "dumps loads",
+    "json.encoder": "_make_iterencode c_make_encoder",
+    "json.encoder.JSONEncoder": "default encode iterencode",
     "os": "_exit getpid kill read write",
     "sys": "_getframe exit",
     "time": "clock_gettime monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns sleep"
@@ -46,7 +49,8 @@ _GUARDED = {
     "torch.random": "get_rng_state initial_seed manual_seed seed set_rng_state",
     "torch.testing": "assert_close",
 }
-"""Names that mean the same to everybody: comparisons, copies, clocks, random numbers, waiting for the device."""
+"""Names that mean the same to everybody: comparisons, copies, clocks, random numbers, waiting for the device, and what
+writes the worker's answers."""
 
 _SWITCHES = {
     "torch._C": "_DisablePythonDispatcher _DisableTorchDispatch _ExcludeDispatchKeyGuard _ForceDispatchKeyGuard"
