@@ -11,11 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from kerneleval.worker import below
 from kerneleval.worker import libraries as module
 from kerneleval.worker.below import Extensions, calls_by_ctypes
 from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Libraries, _is_past_the_dispatcher
@@ -311,10 +313,9 @@ def test_who_waits_to_be_reaped_has_ended() -> None:
 def test_processes_of_other_programs_are_none_that_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a PID namespace those of the same user are seen too."""
     monkeypatch.setattr(os, "getppid", os.getpid)
-    before = module._living()
     other = int(subprocess.check_output(["sh", "-c", "sleep 600 >/dev/null & echo $!"]))
     try:
-        assert module._living() == before
+        assert other not in module._living()
     finally:
         os.kill(other, signal.SIGKILL)
 
@@ -330,20 +331,86 @@ def test_calls_are_known_by_where_the_function_is() -> None:
     assert found(ord("a")) == ord("A") and len(heard) == 1
 
 
-def test_functions_that_ctypes_found_in_own_files_are_made_no_ops(tmp_path: Path) -> None:
-    """Not where they are given numbers alone: the size of a workspace was 0, and a loop in steps of it had no end."""
-    text = "int f(int *x) { return *x + 7; } int size(int n, double factor) { return n * factor; }"
-    for name in ("own", "other"):
+def test_kinds_that_call_by_a_function_of_their_own_are_heard_of_too() -> None:
+    """Set to what it was, the call of a kind was not replaced."""
+    named = ctypes.CDLL(None).toupper
+    kind: Any = type(named)
+    address = ctypes.cast(named, ctypes.c_void_p).value
+    own, inner = kind.__call__, type("_Inner", (kind,), {"__call__": kind.__call__, "_flags_": 1})
+    kind.__call__ = own
+    heard: list[str] = []
+    try:
+        with calls_by_ctypes(lambda _file, name: heard.append(name)):
+            assert named(ord("a")) == inner(address)(ord("a")) == ord("A")
+        assert heard == ["toupper", "toupper"]
+        assert vars(kind)["__call__"] is own and vars(inner)["__call__"] is own
+    finally:
+        del kind.__call__
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Callable[[str], ctypes.CDLL]:
+    """A library in C by its name."""
+
+    def build(name: str) -> ctypes.CDLL:
+        text = "int f(int *x) { return *x + 7; } int size(int n, double factor) { return n * factor; }"
+        text += " int named(const char *name) { return *name; }"
         (tmp_path / f"{name}.c").write_text(text)
         command = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / f"{name}.so"), str(tmp_path / f"{name}.c")]
         subprocess.run(command, check=True)
-    own, other = (ctypes.CDLL(str(tmp_path / f"{name}.so")) for name in ("own", "other"))
+        return ctypes.CDLL(str(tmp_path / f"{name}.so"))
+
+    return build
+
+
+def test_functions_that_ctypes_found_in_own_files_are_made_no_ops(built: Callable[[str], ctypes.CDLL]) -> None:
+    """Not where they are given numbers alone: the size of a workspace was 0, and a loop in steps of it had no end."""
+    own, other = built("own"), built("other")
     kept, one = own.f, ctypes.c_int(1)
     at = ctypes.c_void_p(ctypes.addressof(one))
     kept.restype = own.size.restype = ctypes.c_long
     extensions = Extensions()
-    extensions.mute(True, frozenset((str(tmp_path / "own.so"),)))
-    assert (kept(at), own["f"](ctypes.byref(one)), own.f(ctypes.c_size_t(at.value)), other.f(at)) == (0, 0, 0, 8)
+    extensions.mute(True, frozenset((own._name,)))
     assert (own.size(ctypes.c_int(6), ctypes.c_double(2)), own["size"](3, ctypes.c_double(1))) == (12, 3)
+    assert own.named(b"a") == ord("a")
+    assert (kept(at), own["f"](ctypes.byref(one)), own.f(ctypes.c_size_t(at.value)), other.f(at)) == (0, 0, 0, 8)
     extensions.mute(False)
     assert (kept(at), other.f(at), "__call__" in vars(type(kept))) == (8, 8, False)
+
+
+def test_after_a_call_that_was_left_out_numbers_alone_call_nothing_either(built: Callable[[str], ctypes.CDLL]) -> None:
+    """Told of no addresses, a kernel wrote where it was told before."""
+    own, other = built("own"), built("other")
+    one = ctypes.c_int(1)
+    extensions = Extensions()
+    extensions.mute(True, frozenset((own._name, other._name)))
+    assert (own.f(ctypes.byref(one)), own.size(3, ctypes.c_double(1)), own.named(b"a")) == (0, 0, 0)
+    assert other.size(3, ctypes.c_double(1)) == 3
+    extensions.mute(True, frozenset((own._name, other._name)))
+    assert own.size(3, ctypes.c_double(1)) == 3
+    extensions.mute(False)
+
+
+@pytest.mark.parametrize(
+    ("mapped", "least"),
+    [
+        ([(range(0x55550000_0000, 0x55550000_1000), "python")], 1 << 32),
+        ([(range(0x40_0000, 0x50_0000), "python"), (range(0x7F00_0000_0000, 0x7F00_0000_1000), "")], 0x40_0000),
+        ([(range(0x1000), "")], 1 << 16),
+        ([], 1 << 32),
+    ],
+)
+def test_the_least_address_is_where_memory_begins(mapped: list[tuple[range, str]], least: int) -> None:
+    """Without a position of its own the interpreter has tensors below 2**32."""
+    assert below._least_address(mapped) == least
+    numbers = (least - 1, -3, 2.5, True, b"name", "name", ctypes.c_long(7), ctypes.c_bool(True))
+    assert all(below._is_number(value, least) for value in numbers)
+    places = (
+        least,
+        ctypes.c_size_t(least),
+        None,
+        ctypes.c_void_p(1),
+        ctypes.c_char_p(b"x"),
+        ctypes.byref(ctypes.c_int()),
+    )
+    assert not any(below._is_number(value, least) for value in places)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval.worker import calls
 from kerneleval.worker.below import registered
 from kerneleval.worker.observing import Observing
 
@@ -96,7 +96,6 @@ def test_nothing_has_changed_until_something_has(observing: Observing, monkeypat
     assert observing.changed() == []
     monkeypatch.setattr(Observing, "begin", lambda *args, **options: None)
     assert observing.changed() == ["Observing.begin"]
-    calls = sys.modules["kerneleval.worker.calls"]
     monkeypatch.setattr(calls, "type", lambda value: torch.Tensor, raising=False)  # hides the interpreter's
     assert sorted(observing.changed()) == ["Observing.begin", "kerneleval.worker.calls.type"]
 

@@ -111,7 +111,7 @@ class Extensions:
 
     def __init__(self) -> None:
         self._muted: list[tuple[Any, int]] = []
-        self._classes: list[type] = []
+        self._classes: dict[type, Any] = {}
         none = lambda *_args: None  # noqa: E731
         plain = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
         keyed = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -141,10 +141,11 @@ class Extensions:
         for definition, function in self._muted:
             definition.function = function
         _put_back(self._classes)
-        self._muted, self._classes = [], []
+        self._muted, self._classes = [], {}
         if not on:
             return
-        self._mute_calls(_code_of(files))
+        if files:
+            self._mute_calls(files)
         for _, functions in self.found():
             for one in functions:
                 definition = _Builtin.from_address(id(one)).definition.contents
@@ -152,44 +153,62 @@ class Extensions:
                 self._muted.append((definition, definition.function))
                 definition.function = ctypes.cast(nothing, ctypes.c_void_p).value
 
-    def _mute_calls(self, code: list[range]) -> None:
-        """Have ``ctypes`` call nothing in some memory, but where numbers alone are given: what is not told where
-        tensors are computes no outputs, but may say how large a workspace or a step is.
+    def _mute_calls(self, files: frozenset[str]) -> None:
+        """Have ``ctypes`` call nothing in some files, but where numbers alone are given and no call with an address
+        was left out before: what is not told where tensors are computes no outputs, but may say how large a workspace
+        or a step is.
         """
+        memory = _memory()
+        code = [(span, file) for span, file in memory if file in files]
+        least = _least_address(memory)
+        told: set[str] = set()
 
-        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            place = ctypes.c_void_p.from_buffer(function)
-            address = place.value or 0
-            if all(map(_is_number, (*args, *kwargs.values()))) or not any(address in one for one in code):
-                return _call(function, *args, **kwargs)
-            place.value = ctypes.cast(_NOTHING, ctypes.c_void_p).value
-            try:
-                return _call(function, *args, **kwargs)
-            finally:
-                place.value = address
+        def around(old: Callable[..., Any]) -> Callable[..., Any]:
+            def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+                place = ctypes.c_void_p.from_buffer(function)
+                address = place.value or 0
+                file = next((file for span, file in code if address in span), None)
+                numbers = all(_is_number(value, least) for value in (*args, *kwargs.values()))
+                if file is None or (numbers and file not in told):
+                    return old(function, *args, **kwargs)
+                told.add(file)
+                place.value = ctypes.cast(_NOTHING, ctypes.c_void_p).value
+                try:
+                    return old(function, *args, **kwargs)
+                finally:
+                    place.value = address
 
-        self._classes = _calling_by(call) if code else []
+            return call
+
+        self._classes = _calling_by(around) if code else {}
 
 
 _NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
 _FUNCTION: type = type(_NOTHING).__mro__[1]
 """What all functions that ``ctypes`` calls are instances of."""
 _call: Callable[..., Any] = vars(_FUNCTION)["__call__"]
-_LEAST_ADDRESS = 1 << 32
+_POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p)
 
 
-def _calling_by(call: Callable[..., Any]) -> list[type]:
-    """Have ``ctypes`` call functions by this one; the classes for which it does so from now on."""
-    every: list[type] = _FUNCTION.__subclasses__()
-    kinds = [kind for kind in every if "__call__" not in vars(kind)]
+def _calling_by(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> dict[type, Any]:
+    """Put a function around what ``ctypes`` calls functions by; what each class had of its own before, or None."""
+    had: dict[type, Any] = {}
+    kinds: list[type] = _FUNCTION.__subclasses__()
     for kind in kinds:
-        type.__setattr__(kind, "__call__", call)
-    return kinds
+        kinds += type.__subclasses__(kind)
+        had[kind] = vars(kind).get("__call__")
+    for kind, own in had.items():
+        if own is not None or _FUNCTION in kind.__bases__:
+            type.__setattr__(kind, "__call__", around(own or _call))
+    return had
 
 
-def _put_back(kinds: list[type]) -> None:
-    for kind in kinds:
-        type.__delattr__(kind, "__call__")
+def _put_back(had: dict[type, Any]) -> None:
+    for kind, own in had.items():
+        if own is not None:
+            type.__setattr__(kind, "__call__", own)
+        elif "__call__" in vars(kind):
+            type.__delattr__(kind, "__call__")
 
 
 class _Symbol(ctypes.Structure):
@@ -212,36 +231,44 @@ def calls_by_ctypes(hear: Callable[[str, str], None]) -> Iterator[None]:
     found; an empty name where the file has none for it.
     """
 
-    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        address, found = ctypes.c_void_p.from_buffer(function).value, _Symbol()
-        if _call(_dladdr, ctypes.c_void_p(address), ctypes.byref(found)):
-            name = found.name if found.address == address and found.name else b""
-            hear(os.fsdecode(found.file or b""), os.fsdecode(name))
-        return _call(function, *args, **kwargs)
+    def around(old: Callable[..., Any]) -> Callable[..., Any]:
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            address, found = ctypes.c_void_p.from_buffer(function).value, _Symbol()
+            if _call(_dladdr, ctypes.c_void_p(address), ctypes.byref(found)):
+                name = found.name if found.address == address and found.name else b""
+                hear(os.fsdecode(found.file or b""), os.fsdecode(name))
+            return old(function, *args, **kwargs)
 
-    kinds = _calling_by(call) if _dladdr else []
+        return call
+
+    had = _calling_by(around) if _dladdr else {}
     try:
         yield
     finally:
-        _put_back(kinds)
+        _put_back(had)
 
 
-def _is_number(value: Any) -> bool:
-    """Whether an argument of a function in native code is a number, and no address."""
-    if isinstance(value, ctypes._SimpleCData) and not isinstance(value, ctypes.c_void_p):
+def _is_number(value: Any, least: int) -> bool:
+    """Whether an argument of a function in native code is a number or a name, and no address, of which one is the
+    least.
+    """
+    if isinstance(value, ctypes._SimpleCData) and not isinstance(value, _POINTERS):
         value = value.value
-    return type(value) in (bool, float) or (type(value) is int and abs(value) < _LEAST_ADDRESS)
+    return type(value) in (bool, float, str, bytes) or (type(value) is int and abs(value) < least)
 
 
-def _code_of(files: frozenset[str]) -> list[range]:
-    """Where some files are in memory."""
-    spans = []
-    with contextlib.suppress(OSError):  # no Linux
-        for line in Path("/proc/self/maps").read_text().splitlines() if files else ():
-            parts = line.split(None, 5)
-            if len(parts) == 6 and parts[5] in files:
-                spans.append(range(*(int(end, 16) for end in parts[0].split("-"))))
-    return spans
+def _memory() -> list[tuple[range, str]]:
+    """What is in memory and where; with the file, if it is from one."""
+    try:
+        lines = [line.split(None, 5) for line in Path("/proc/self/maps").read_text().splitlines()]
+    except OSError:  # no Linux
+        return []
+    return [(range(*(int(end, 16) for end in parts[0].split("-"))), "".join(parts[5:])) for parts in lines]
+
+
+def _least_address(memory: list[tuple[range, str]]) -> int:
+    """Where memory begins, 2**16 to 2**32: lower only for an interpreter that is no position-independent executable."""
+    return min([1 << 32, *(max(span.start, 1 << 16) for span, _ in memory)])
 
 
 def _mapped(*folders: str) -> bool:
