@@ -124,6 +124,10 @@ def test_native(name: str) -> None:
         "from unittest import mock\nmock.patch('torch.equal')",
         "import torch\ntorch.Tensor.equal, x = f, 1",
         "import json\njson.encoder.JSONEncoder.encode = f",
+        "import sys\nsys.path_hooks = []",
+        "import torch\ndef g(f, cuda):\n    torch.cuda.__dict__.update(f)",
+        "import json\ndef g(json=setattr(json, 'dumps', f)): pass",
+        "import time\ndef g(time): pass\ntime.sleep = g",
     ],
 )
 def test_other_ways_to_rebind(text: str) -> None:
@@ -138,6 +142,11 @@ def test_other_ways_to_rebind(text: str) -> None:
         "import torch\nclass F(torch.autograd.Function):\n    torch = None",
         "class A:\n    def f(self):\n        self.time.x = 1",
         "import os\nos.environ['A'] = 'b'",
+        "import tempfile\ntempfile.tempdir = '/tmp/x'",
+        "import warnings\nwarnings.formatwarning = lambda *a: a[0]",
+        "import logging\nlogging.raiseExceptions = False",
+        "import sys\nsys.path[:0] = ['.']\nsys.tracebacklimit = 0",
+        "import code, time\ndef f(code, *, time):\n    code.size = 1\n    def g():\n        setattr(time, 'x', 2)",
     ],
 )
 def test_settings_of_its_own_are_no_rebinding(text: str) -> None:

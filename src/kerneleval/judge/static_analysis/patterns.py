@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kerneleval.languages.common.python_source import Source
 
@@ -15,16 +15,27 @@ _GUARDED = sys.stdlib_module_names | {"numba", "numpy", "torch", "triton"}
 """Modules that everybody in the process uses."""
 
 _SETTINGS = (
+    "logging.logMultiprocessing.",
+    "logging.logProcesses.",
+    "logging.logThreads.",
+    "logging.raiseExceptions.",
     "numba.config.",
     "numba.core.config.",
-    "sys.dont_write_bytecode",
-    "sys.path",
+    "sys.dont_write_bytecode.",
+    "sys.path.",
+    "sys.tracebacklimit.",
+    "tempfile.tempdir.",
     "torch._dynamo.config.",
     "torch._functorch.config.",
     "torch._inductor.config.",
     "triton.knobs.",
+    "warnings.formatwarning.",
+    "warnings.showwarning.",
 )
-"""Attributes that are there to be set, and change nothing but the candidate."""
+"""Attributes that are there to be set, and what is below them. They change nothing but the candidate."""
+
+_DEEPEST = 20
+"""Attributes and calls that are followed to where a name begins."""
 
 _FLAGS = ("torch.backends.", "torch._C._set_")
 _ENVIRONMENT_SETTERS = ("os.environ.setdefault", "os.environ.update")
@@ -87,9 +98,10 @@ def subclasses_thread(source: Source) -> Lines:
 
 
 def rebinds(source: Source) -> Lines:
-    """Attributes of modules that others use, set or deleted."""
-    for line, name in _set_names(source):
-        if name.split(".")[0] in _GUARDED and "." in name and not name.startswith((*_SETTINGS, *_FLAGS, "os.environ")):
+    """Attributes of modules that others use, set or deleted. A parameter is no module, whatever its name."""
+    allowed, parameters = (*_SETTINGS, *_FLAGS, "os.environ"), _parameters(source)
+    for line, name in _set_names(source, parameters):
+        if name.split(".")[0] in _GUARDED and "." in name and not f"{name}.".startswith(allowed):
             yield line, f"{name} = ..."
     for node in source.each(ast.Call):
         if source.dotted(node.func).startswith("unittest.mock.patch"):
@@ -103,9 +115,32 @@ def sets_flags(source: Source) -> Lines:
             yield line, f"{name} = ..."
 
 
-def _set_names(source: Source) -> Lines:
-    """Dotted names below modules that are assigned, deleted or set by ``setattr``, ``__dict__`` or ``vars``."""
+def _parameters(source: Source) -> set[int]:
+    """Names in the bodies of functions that are parameters of these, by their nodes' identity."""
+    found: set[int] = set()
+    for function in source.each(ast.FunctionDef, ast.AsyncFunctionDef):
+        names = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+        found.update(id(one) for one in _below(function.body) if isinstance(one, ast.Name) and one.id in names)
+    return found
+
+
+def _root(node: ast.AST) -> ast.AST:
+    """What the owner of a name that is set begins with: ``torch`` in ``vars(torch.cuda)["synchronize"]``."""
+    for _ in range(_DEEPEST):
+        if isinstance(node, ast.Call):
+            node = node.args[0] if node.args and isinstance(node.func, ast.Name) else node.func
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+    return node
+
+
+def _set_names(source: Source, but: Collection[int] = ()) -> Lines:
+    """Dotted names below modules that are assigned, deleted or set by ``setattr``, ``__dict__`` or ``vars``. ``but``:
+    nodes with which they do not begin.
+    """
     for node in source.each(ast.Attribute, ast.Subscript, ast.Call):
+        if id(_root(node)) in but:
+            continue
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             if owner := source.dotted(node.value):
                 yield node.lineno, f"{owner}.{node.attr}"
