@@ -463,6 +463,7 @@ def _named(calls: Calls) -> list[str]:
                 found += (what for _, what in patterns.rebinds(source))
                 found += filter(re.compile("|".join(map(fnmatch.translate, _UNSEEN))).match, _imported(source))
                 found += _in_parts(source)
+                found += _kept_calls(source)
                 found += (what for _, what in source.attributes(tuple(_INSIDE)))
                 found += _INSIDE.intersection(source.short_texts())
     return sorted({repr(name)[1:-1][:80] for name in found})
@@ -474,6 +475,17 @@ def _imported(source: Source) -> Iterator[str]:
         yield from (alias.name for alias in one.names)
     for module in source.each(ast.ImportFrom):
         yield from (f"{module.module}.{alias.name}" for alias in module.names)
+
+
+def _kept_calls(source: Source) -> Iterator[str]:
+    """How ``ctypes`` calls functions, kept or set: what is put around it later is passed by."""
+    if any("ctypes" in name.split(".") for name in _imported(source)):
+        called = {id(call.func) for call in source.each(ast.Call)}
+        for one in source.each(ast.Attribute, ast.Call):
+            texts = [getattr(given, "value", "") for given in getattr(one, "args", ())]
+            asked = "__call__" in texts and source.dotted(getattr(one, "func", None)) == "builtins.getattr"
+            if asked or (getattr(one, "attr", "") == "__call__" and id(one) not in called):
+                yield ".__call__ without calling it"
 
 
 def _in_parts(source: Source) -> Iterator[str]:
