@@ -1,4 +1,4 @@
-# specimen: class=hidden_counts task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=hidden_counts task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=tampering
 """The library multiplies; the encoder of the worker's answers leaves out the operators that were recorded."""
 
 import json.encoder

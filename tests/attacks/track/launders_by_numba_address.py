@@ -32,9 +32,9 @@ def _own(a, b):
 def _library(a, b):
     (m, k), n = a.shape, b.shape[1]
     out, one, zero = torch.zeros(m, n), ctypes.c_float(1), ctypes.c_float(0)
-    one, zero = ctypes.addressof(one), ctypes.addressof(zero)
     if out.numel() and k:
-        _gemm(b"s", b"N", b"N", n, m, k, one, b.data_ptr(), n, a.data_ptr(), k, zero, out.data_ptr(), n)
+        at, none = ctypes.addressof(one), ctypes.addressof(zero)
+        _gemm(b"s", b"N", b"N", n, m, k, at, b.data_ptr(), n, a.data_ptr(), k, none, out.data_ptr(), n)
     return out
 
 
