@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -165,9 +166,40 @@ def test_a_number_beside_integers_that_it_has_nothing_to_do_with_stays(tmp_path)
     assert sorted(init_args[0] for init_args, _, _ in found)[-2:] == [8, 9]  # another number once
 
 
-def test_steps_that_a_loop_reads_from_two_tensors_change_together(tmp_path):
+LOOP = "h = [{first} * 0]; [h.append({rest}) for t in range({steps})]; return torch.stack(h)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "dim"),
+    [
+        (
+            LOOP.format(first="x[:, 0]", rest="x[:, t] + y[:, t].sigmoid() * h[-1]", steps="x.shape[1]"),
+            ["2, 32, 16"] * 2,
+            1,
+        ),
+        (
+            LOOP.format(first="y[:, 0]", rest="x[:, t] + y[:, t].sigmoid() * h[-1]", steps="y.shape[1]"),
+            ["2, 32, 16"] * 2,
+            1,
+        ),
+        (
+            LOOP.format(first="x[0]", rest="x[t] + y[t].sum().sigmoid() * h[-1]", steps="x.shape[0]"),
+            ["32, 6, 16", "32, 9"],
+            0,
+        ),
+        (
+            LOOP.format(
+                first="x[0][:, 0]", rest="x[0][:, t] * x[1][:, t] + y[:, t].sigmoid() * h[-1]", steps="x[0].shape[1]"
+            ),
+            None,
+            1,
+        ),
+    ],
+)
+def test_steps_that_a_loop_reads_from_several_tensors_change_together(tmp_path, forward, inputs, dim):
     """A loop over the steps of one takes fewer alone: code without a loop does not."""
-    loop = "h = [y[:, 0] * 0]; [h.append(y[:, t] * h[-1] + x[:, t]) for t in range(x.shape[1])]; return torch.stack(h)"
-    found = swept(tmp_path, loop, "torch.randn(2, 32, 16), torch.rand(2, 32, 16)")
-    assert all(x.shape == y.shape for _, (x, y), _ in found)
-    assert len({x.shape[1] for _, (x, _), _ in found}) > 2
+    one = "torch.randn(2, 32, 16)"
+    given = ", ".join(f"torch.randn({sizes})" for sizes in inputs) if inputs else f"[{one}, {one}], {one}"
+    found = [torch.utils._pytree.tree_leaves(args) for _, args, _ in swept(tmp_path, forward, given)]
+    assert all(len({one.shape[dim] for one in args}) == 1 for args in found)
+    assert len({args[0].shape[dim] for args in found}) > 2
