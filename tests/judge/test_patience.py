@@ -43,6 +43,12 @@ def test_a_window_may_take_fifty_times_as_long_as_its_references() -> None:
     assert [patience().limit(seconds, first=False).calls_s for seconds in (0.2, 0.4, 9.0)] == [15.0, 20.0, 120.0]
 
 
+@pytest.mark.parametrize(("budget_s", "longest_s"), [(5.0, 40.0), (60.0, 120.0), (300.0, 600.0)])
+def test_more_patience_gives_a_call_that_tunes_more(budget_s: float, longest_s: float) -> None:
+    """FlagGems tunes a product for more than two minutes beside other work, and no option gave it more."""
+    assert patience("triton", "cuda", budget_s).limit(0.1, first=True).longest_s == longest_s
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which stands still until a test sets it on."""

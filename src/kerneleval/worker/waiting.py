@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kerneleval import languages
 from kerneleval.devices.cpu import processors
-from kerneleval.records import Candidate
+from kerneleval.records import Candidate, Protocol
 from kerneleval.sandbox import processes
 
 __all__ = ["CALLS_S", "LOAD_LONGEST_S", "LOAD_S", "LONGEST_S", "Patience", "StolenTime", "TimeLimit", "Waiting"]
@@ -25,7 +25,8 @@ CALLS_S = 15.0
 """Seconds of a window in which nothing is compiled."""
 
 LONGEST_S = 120.0
-"""Seconds that one window may take at most: code may be compiled or tuned in it."""
+"""Seconds that one window may take at most: code may be compiled or tuned in it. A larger ``Protocol.patience_s`` than
+the default gives as many times more."""
 
 LOAD_S = 15.0
 """Seconds that loading a candidate or making its module may take in which nothing is compiled or imported."""
@@ -167,9 +168,13 @@ class Waiting:
     def why(self) -> str:
         """What was waited for in vain."""
         took_s, own_s, _ = self.spent()
-        last = f", the last {self._limit.calls_s:.0f} s of them without a sign of progress" if self.compiled_s else ""
         held = f", of which it waited {took_s - own_s:.0f} s for a processor" if took_s - own_s >= 1 else ""
-        return f"within {took_s:.0f} s{held}{last if took_s < self._limit.longest_s else ''}"
+        last = ""
+        if self.compiled_s and took_s < self._limit.longest_s:
+            last = f", the last {self._limit.calls_s:.0f} s of them without a sign of progress"
+        elif self.compiled_s:
+            last = " (it compiled or tuned all the time; --patience gives it more)"
+        return f"within {took_s:.0f} s{held}{last}"
 
     def _latest_s(self, waited_s: float) -> float:
         """When it is over in any case."""
@@ -251,6 +256,7 @@ class Patience:
         self._built = languages.find(candidate.language).needs_build
         self._interpreted = candidate.language == "triton" and device == "cpu"
         self._budget_s = budget_s * (_INTERPRETED if self._interpreted else 1.0)
+        self._longest_s = LONGEST_S * (max(1.0, budget_s / Protocol().patience_s) if math.isfinite(budget_s) else 1.0)
         self._own_s = self._compiled_s = self._given_s = 0.0
         self._began_s, self._waited_s = time.monotonic(), 0.0
 
@@ -276,9 +282,9 @@ class Patience:
 
     def limit_of(self, expected_s: float, *, first: bool) -> TimeLimit:
         """How long a window may take that may need so many seconds."""
-        calls_s = min(LONGEST_S, max(CALLS_S, expected_s))
+        calls_s = min(self._longest_s, max(CALLS_S, expected_s))
         if (self._interpreted or (first and not self._built)) and self._may_compile_s:
-            return TimeLimit(calls_s, min(LONGEST_S, calls_s + self._may_compile_s))
+            return TimeLimit(calls_s, min(self._longest_s, calls_s + self._may_compile_s))
         return TimeLimit(calls_s)
 
     def limit_of_loading(self, reference_s: float) -> TimeLimit:
