@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import matches
@@ -215,3 +216,44 @@ def test_far_keys_are_numbers_of_tf32(count: int, draws: int) -> None:
     for keys in far:
         assert (keys.view(torch.int32) % (1 << 13) == 0).all()
         assert len(keys.unique()) == count
+
+
+class MaximumFrom(TorchFunctionMode):
+    """Softmaxes and logarithms of sums of exponentials whose running maximum begins at a number."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__()
+        self.least = least
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, options = function.__name__, dict(kwargs or {})
+        if name not in ("softmax", "log_softmax", "logsumexp"):
+            return function(*args, **options)
+        x, dim = args[0], options["dim"] if "dim" in options else args[1]
+        most = x.amax(dim, keepdim=True).clamp_min(self.least)
+        shares = torch.exp(x - most)
+        total = shares.sum(dim, keepdim=True)
+        if name == "softmax":
+            return shares / total
+        found = most + total.log()
+        return x - found if name == "log_softmax" else found if options.get("keepdim") else found.squeeze(dim)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("epsilon_keep", "min_p_keep", "top_p_keep", "token_logprobs", "router_z_loss", "moe_load_balancing_loss"),
+        *("dual_softmax", "repeat_interleave_log_softmax", "rows_log_softmax_mul", "rows_softmax_log_softmax"),
+    ],
+)
+def test_a_maximum_that_begins_at_zero_is_found_wherever_shares_are_taken(name: str) -> None:
+    task = find(name)
+    sizes = {"M": 40, "N": 90, "B": 3, "K": 4, "T": 40, "E": 90}
+    case = case_of(name, {dim.name: sizes[dim.name] for dim in task.dims}, distribution="common")
+    for seed in range(4):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        for least, right in ((-math.inf, True), (0.0, False)):
+            with MaximumFrom(least):
+                outs = called(task.reference, args)
+            assert matches(outs, expectation) == right

@@ -384,6 +384,32 @@ def test_channels_padded_with_zeros_are_no_minimum() -> None:
         assert passes("conv2d_scale_min", long_case("conv2d_scale_min", "far_mean"), honest, seed)
 
 
+@pytest.mark.parametrize("name", ["linear_group_norm_min_bias_add", "linear_group_norm_min_and_bias"])
+def test_channels_of_a_norm_padded_with_zeros_are_no_minimum(name: str) -> None:
+    def padded(x: Tensor, weight: Tensor, bias: Tensor, *norm: Any, width: int = 1) -> Tensor:
+        gain, shift, groups, eps, behind = norm
+        found = torch.nn.functional.group_norm(x @ weight.T + bias, groups, gain, shift, eps)
+        return torch.cat((found, torch.zeros_like(found[:, :width])), 1).amin(1, keepdim=True) + behind
+
+    assert found_by(name, "far_mean", padded)
+    for seed in range(3):
+        assert passes(name, long_case(name, "far_mean"), functools.partial(padded, width=0), seed)
+
+
+def test_logits_of_a_layer_lie_far_below_zero() -> None:
+    """A maximum that begins at 0 leaves nothing of their exponentials."""
+
+    def begun_at(least: float, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        logits = x @ weight.T + bias
+        most = logits.amax(1, keepdim=True).clamp_min(least)
+        return logits - most - (logits - most).exp().sum(1, keepdim=True).log()
+
+    assert found_by("linear_log_softmax", "far_mean", functools.partial(begun_at, 0.0))
+    for seed in range(3):
+        case, honest = long_case("linear_log_softmax", "far_mean"), functools.partial(begun_at, -math.inf)
+        assert passes("linear_log_softmax", case, honest, seed)
+
+
 @pytest.mark.parametrize("name", ["amax_all", "linear_w4a16"])
 def test_extremes_of_numbers_of_one_sign(name: str) -> None:
     """A maximum that starts at 0, or a range that does not reach to 0, is right among numbers of both signs."""

@@ -94,6 +94,25 @@ def test_some_rows_are_nothing_but_nan(name: str, kernel: Kernel) -> None:
     assert not wrong(name, find(name).reference, lambda _: True)
 
 
+def relu_of_larger(x: Tensor) -> Tensor:
+    """0 for NaN, as of a maximum that drops it."""
+    return torch.where(x > 0, x, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("rows_relu_mul", lambda x, other: relu_of_larger(x) * other),
+        ("image_add_relu", lambda x, other: relu_of_larger(x + other)),
+        ("gelu_amin", lambda x: torch.nn.functional.gelu(x).nan_to_num(math.inf, math.inf, -math.inf).amin(-1)),
+    ],
+)
+def test_nan_is_met_in_fusions_without_a_product(name: str, kernel: Kernel) -> None:
+    found = wrong(name, kernel, lambda _: True)
+    assert {distribution for _, distribution in found} == {"nonfinite"}
+    assert not wrong(name, find(name).reference, lambda _: True)
+
+
 class Sorts(TorchDispatchMode):
     """What is sorted: whether any is a NaN, and whether any has its sign bit set."""
 

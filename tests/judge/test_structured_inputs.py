@@ -251,6 +251,11 @@ def labels_in_8_bits(logits: Tensor, targets: Tensor, ignore_index: int) -> Tens
     return torch.where(narrow != ignore_index, loss, 0)
 
 
+def append_in_16_bits(cache: Tensor, new: Tensor, length: Tensor) -> Tensor:
+    place = length.to(torch.int16).long() % cache.shape[1]
+    return cache.index_put((torch.arange(len(cache)), place), new)
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "kernel"),
     [
@@ -274,6 +279,7 @@ def labels_in_8_bits(logits: Tensor, targets: Tensor, ignore_index: int) -> Tens
         ("hamming_distance", "int32", hamming_in_8_bits),
         ("segment_mask", "int64", lambda s: eq_in_16_bits(s[:, :, None], s[:, None])),
         ("cross_entropy_ignore_index_none", "float32", labels_in_8_bits),
+        ("cache_append_ring", "float32", append_in_16_bits),
     ],
 )
 def test_a_kernel_with_too_few_bits_for_whole_numbers_is_found(name: str, dtype: str, kernel: Kernel) -> None:

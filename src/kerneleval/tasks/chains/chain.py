@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
-from kerneleval.tasks.define import operator
+from kerneleval.tasks.define import FAR_BELOW, operator
 from kerneleval.tasks.relations import permutation, resampling
 
 Names = tuple[str, ...]
@@ -30,7 +30,14 @@ _FAR_BIAS = 32.0
 """``Arg.far`` of a layer's bias: its product has a standard deviation of about 1."""
 
 _ABOVE_ZERO = 0.1
-"""The same before a minimum, which is that of channels padded with 0 if all others are above."""
+"""The same before a minimum, which is that of channels padded with 0 if all others are above; also of a norm's bias."""
+
+_MINIMA = ("min", "min_and_bias")
+
+_FAR_BELOW_ZERO = -0.8
+"""The same before what takes exponentials: a maximum that begins at 0 leaves nothing of them. The bias is -200."""
+
+_EXPONENTIALS = ("softmax", "log_softmax", "logsumexp", "softmax_last", "log_softmax_last")
 
 JUMPS = "its gradient jumps where a rounding error picks another extreme"
 
@@ -90,10 +97,10 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     centring, bias = _centring(base, names, behind)
     shape, shapes, args, counts = base.shape, list[Names](), _far(base, base.args, centring, bias), list[int]()
     for name, step in zip(names[1:], behind, strict=True):
-        own = [_renamed(arg, args) for arg in step.args(shape)]
+        own = _raised(step, step.args(shape), [*names, ""][len(counts) + 2])
         if not base.reduction and centring in behind[len(counts) + 1 :] and name != "sub":
             own = _far(base, own, centring, bias)
-        args += own
+        args += [_renamed(arg, args) for arg in own]
         counts.append(len(own))
         shapes.append(shape)
         shape = base.shape if step.again else step.shape(shape)
@@ -110,12 +117,13 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
             taken += count
         return x
 
-    if centring is not None:
+    if any(arg.along for arg in args if isinstance(arg, Arg)):
         more.setdefault("rows", ("far_mean",))
         if base.reduction or centring is not behind[0]:  # running sums are beyond the bounds of gradients there
             more["forward_only"] = (*more.get("forward_only", ()), "far_mean")
-    half = {name: more.pop(name) for name in ("large_half", "large_half_backward") if name in more}
-    args[:1] = [replace(arg, **half) for arg in args[:1] if isinstance(arg, Arg)]
+    first: dict[str, Any] = {name: more.pop(name) for name in ("large_half", "large_half_backward") if name in more}
+    first["common"] = FAR_BELOW if names[1] in _EXPONENTIALS and not base.reduction else 0.0
+    args[:1] = [replace(arg, **first) for arg in args[:1] if isinstance(arg, Arg)]
     run.__name__ = run.__qualname__ = "_".join(names)
     sums = [(step, step.over(given)) for step, given in zip(behind, shapes, strict=True)]
     return operator(
@@ -133,7 +141,7 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
         normwise=base.normwise,
         where=_allowed(sums, (*shapes, shape)),
         no_backward=more.pop("no_backward", JUMPS if any(s.jumps for s in behind) else ""),
-        nonfinite=False,
+        nonfinite=False if base.reduction else "nan",
         level=2,
         source=more.pop("source", "model"),
         complexity=max(base.complexity, *(s.complexity for s in behind)),
@@ -143,15 +151,17 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
 
 
 def _centring(base: Base, names: Names, behind: Sequence[Step]) -> tuple[Step | None, float]:
-    """The step that takes off a mean, or picks the least, of numbers that can be made far from 0, and how far a layer's
-    bias is moved for that. What is far from 0 is spread by a product but not by its bias. So behind a layer the bias is
-    moved, if the step goes over the bias.
+    """The step that takes off a mean or a maximum, or picks the least, of numbers that can be made far from 0, and how
+    far a layer's bias is moved for that. What is far from 0 is spread by a product but not by its bias. So behind a
+    layer the bias is moved, if the step goes over the bias.
     """
     place = next((i for i, name in enumerate(names[1:]) if name not in _STAYS_FAR), 0)
     found, shape = behind[place], base.shape
     biases = {arg.shape for arg in base.args if isinstance(arg, Arg) and arg.name == "bias"} & {*found.over(shape)}
     if biases and names[place + 1] == "min":
         return found, _ABOVE_ZERO
+    if biases and names[place + 1] in _EXPONENTIALS and {*names[1 : place + 1]} <= {"bias_add"}:
+        return found, _FAR_BELOW_ZERO
     if not base.reduction:
         return found if found.centres else None, 0.0
     summed = any(step.over(shape) for step in behind[place + 1 :])  # what is normalised cancels in sums
@@ -170,6 +180,15 @@ def _far(base: Base, args: Sequence[Arg | Plain], centring: Step | None, bias: f
         return replace(arg, along=rows) if arg.role == "data" else arg
 
     return [placed(arg) if isinstance(arg, Arg) else arg for arg in args]
+
+
+def _raised(step: Step, own: Sequence[Arg | Plain], following: str) -> list[Arg | Plain]:
+    """A step's own arguments; before a minimum a norm's bias is far above 0."""
+
+    def placed(arg: Arg | Plain) -> Arg | Plain:
+        return replace(arg, along=arg.shape, far=_ABOVE_ZERO) if isinstance(arg, Arg) and arg.name == "bias" else arg
+
+    return [placed(arg) for arg in own] if step.centres and following in _MINIMA else list(own)
 
 
 def _renamed(arg: Arg | Plain, taken: Sequence[Arg | Plain]) -> Arg | Plain:

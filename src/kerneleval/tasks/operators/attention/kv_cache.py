@@ -248,7 +248,7 @@ TASKS = (
         "cache_append_ring",
         "out[b] = cache[b] with new[b] at length[b] mod L: of a window of L tokens, the oldest one is replaced",
         _cache_append_ring,
-        (data("cache", "B L G D"), data("new", "B G D"), index("length", "B", "8 * L")),
+        (data("cache", "B L G D"), data("new", "B G D"), index("length", "B", 2**20)),
         "B L G D",
         dims=(size("B", high=256), size("L", low=2, high=2048), *_HEADS),
         derive={"D": _WIDE["D"]},

@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from kerneleval.records import Arg
 from kerneleval.tasks.define import (
     COUNTED_ROWS,
+    FAR_BELOW,
     ROWS,
     bias,
     data,
@@ -292,7 +293,7 @@ TASKS = (
         "repeat_interleave_log_softmax",
         "normalization",
         "out[m] = log_softmax(x[m // repeats]) over the last dim",
-        args=(_X, plain("repeats", formula="K")),
+        args=(data("x", "M N", common=FAR_BELOW), plain("repeats", formula="K")),
         out=("rows N",),
         reference=_repeat_log_softmax,
         flops="5 * rows * N",

@@ -140,7 +140,7 @@ def _router_z_loss(gating: Tensor) -> Tensor:
 
 
 _EXPERTS = (size("T"), size("E", low=8, high=512))
-_GATING = data("gating", "T E")
+_GATING = data("gating", "T E", common=FAR_BELOW)
 _K, _BLOCK = plain("k", formula="K"), plain("block", formula="S")
 _BLOCKS = fixed("S", low=8, high=128, multiple_of=8)
 _SHAPES: Any = {

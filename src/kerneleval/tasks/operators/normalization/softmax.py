@@ -329,7 +329,7 @@ TASKS = (
         "dual_softmax",
         "out[b, m, n] = softmax of x[b, m] at n times softmax of x[b, :, n] at m",
         _dual,
-        given=(data("x", "B M N"),),
+        given=(data("x", "B M N", common=FAR_BELOW),),
         over="B M N",
         dims=(size("B", high=1024), size("M", low=2), size("N", low=2)),
         each=11,

@@ -13,7 +13,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Relation, Task
-from kerneleval.tasks.define import LONG_ROWS, MOST_NAMED, ROWS, data, fixed, flags, index, operator, plain, size, whole
+from kerneleval.tasks.define import (
+    FAR_BELOW,
+    LONG_ROWS,
+    MOST_NAMED,
+    ROWS,
+    data,
+    fixed,
+    flags,
+    index,
+    operator,
+    plain,
+    size,
+    whole,
+)
 from kerneleval.tasks.operators.movement.movement import moved
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
@@ -115,7 +128,8 @@ def _beam_search_step(scores: Tensor, logprobs: Tensor) -> tuple[Tensor, Tensor,
 
 
 _LOGITS = data("logits", "M N", nonfinite="masked")
-_EVEN = replace(_LOGITS, even=True)
+_SHARES = replace(_LOGITS, common=FAR_BELOW)
+_EVEN = replace(_SHARES, even=True)
 _SAMPLING = "what is sampled has no gradient"
 _TOKENS: Any = {"source": "vllm", "no_backward": _SAMPLING, "group": "Fusion", "level": 2}
 
@@ -288,7 +302,7 @@ TASKS = (
         "token_logprobs",
         "out = log_softmax(logits[m])[token[m]]",
         _token_logprobs,
-        (_LOGITS, index("token", "M", "N")),
+        (_SHARES, index("token", "M", "N")),
         "M",
         each=4,
         **{**_ROW, "where": "N > 1", "no_backward": "", "dims": (size("M"), size("N", low=4)), **_SINGLE},
