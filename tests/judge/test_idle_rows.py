@@ -33,6 +33,26 @@ def adamw(param: Tensor, grads: Tensor, m: Tensor, v: Tensor, *plains: Any, by_r
     return param, m, v
 
 
+def with_its_epsilon(param: Tensor, grads: Tensor, m: Tensor, v: Tensor, *plains: Any, at: str) -> tuple[Tensor, ...]:
+    """Adam, its epsilon in the root, or added before the correction of the root."""
+    lr, beta1, beta2, eps, weight_decay, step = plains
+    for t, each in enumerate(grads, step + 1):
+        grad, correction = each + weight_decay * param, (1 - beta2**t) ** 0.5
+        m, v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad * grad
+        inside, early, late = (eps if at == place else 0.0 for place in ("inside", "early", "late"))
+        root = ((v + inside).sqrt() + early) / correction + late
+        param = param - lr / (1 - beta1**t) * m / root
+    return param, m, v
+
+
+def test_where_an_epsilon_is_added_shows_beside_faint_gradients() -> None:
+    for seed in range(4):
+        args, _ = drawn(find("adam"), ordinary("adam"), seed)
+        expectation = reference.expect(find("adam"), ordinary("adam"), args)
+        for at in ("late", "inside", "early"):
+            assert matches(list(with_its_epsilon(*args, at=at)), expectation) == (at == "late")
+
+
 def adagrad(param: Tensor, grads: Tensor, total: Tensor, *plains: Any, by_root: bool) -> tuple[Tensor, Tensor]:
     lr, lr_decay, weight_decay, eps, step = plains
     for t, each in enumerate(grads, step):
@@ -60,6 +80,8 @@ def test_pytorch_leaves_such_rows_as_they_are(name: str) -> None:
         args, _ = drawn(task, ordinary(name, dtype))
         own = [a for a in args if isinstance(a, Tensor)]
         still = (own[0] == 0).all(-1)
+        for a in own[1:]:
+            still &= (a == 0).all(-1).reshape(-1, *still.shape).all(0)
         assert bool(still.any()) != (dtype == "float16")
         assert all(bool((a[..., still, :] == 0).all()) for a in own)
         expectation = reference.expect(task, ordinary(name, dtype), args)

@@ -416,7 +416,8 @@ class Arg:
     """Numbers up to which, or from which on, the formula has another term. A quarter of the standard data is equal to
     one of them, in every type exactly; backward not where that is the 0 at which the range begins."""
     idle: bool = False
-    """Whether one row in eight (last dim) of standard data is 0, in all such arguments the same; not in float16."""
+    """Whether one row in eight (last dim) of standard data is 0, in all such arguments the same; not in float16. In
+    half of these rows gradients are as small as an epsilon instead."""
     beside: bool = False
     """Whether the type's next numbers on either side of a border are given, too (not beside 0): right kernels compare
     the argument itself with it, and nothing that is rounded."""

@@ -30,6 +30,8 @@ _RESET = 64
 """One in so many gates is ``Arg.reset``."""
 _IDLE = 8
 """One in so many rows is ``Arg.idle``."""
+_FAINT, _FAINTER = 24.0, 13
+"""Gradients of half of these are so many powers of two smaller, and up to so many more: as small as epsilons."""
 _MOST_EXPONENT = 400
 """Of extreme data: fp64 holds their squares."""
 _UNDERFLOW = (70, 91)
@@ -187,13 +189,19 @@ def _unset(drawn: Drawn) -> None:
 
 def _idle(drawn: Drawn) -> None:
     """What ``Arg.idle`` says. The first such argument has the rows; others may have dims in front of them."""
-    own = [value for spec, value in drawn.tensors if spec.idle]
-    if own and own[0].dtype != torch.float16:
-        generator = drawn.stream("idle", str(own[0].device))
-        rows = torch.randint(_IDLE, (*own[0].shape[:-1], 1), generator=generator, device=own[0].device) == 0
+    own = [(spec, value) for spec, value in drawn.tensors if spec.idle]
+    if own and (first := own[0][1]).dtype != torch.float16:
+        generator = drawn.stream("idle", str(first.device))
+
+        def below(count: int) -> torch.Tensor:
+            return torch.randint(count, (*first.shape[:-1], 1), generator=generator, device=first.device)
+
+        rows = below(_IDLE) == 0
         rows &= ~rows.all()  # or nothing but zeros comes out
-        for value in own:
-            value.masked_fill_(rows, 0)
+        faint = torch.exp2(-_FAINT - below(_FAINTER)) * (below(2) == 0)
+        for spec, value in own:
+            moved = spec.name.startswith("grad") and spec.values == "normal"
+            value.copy_(torch.where(rows, value * faint if moved else 0, value))
 
 
 def _resets(drawn: Drawn) -> None:
