@@ -113,6 +113,24 @@ def test_nan_is_met_in_fusions_without_a_product(name: str, kernel: Kernel) -> N
     assert not wrong(name, find(name).reference, lambda _: True)
 
 
+def windows(size: int, count: int) -> Tensor:
+    """What each element of a line weighs in each of its windows."""
+    ends = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+    places = torch.arange(size)
+    return torch.stack([((places >= low) & (places < high)) / (high - low) for low, high in ends])
+
+
+def mean_of_windows(x: Tensor, height: int, width: int) -> Tensor:
+    return windows(x.shape[2], height) @ x @ windows(x.shape[3], width).T
+
+
+@pytest.mark.parametrize("name", ["adaptive_avg_pool2d", "interpolate_area"])
+def test_means_by_matrix_products_pass_and_those_that_lose_nan_do_not(name: str) -> None:
+    assert not wrong(name, mean_of_windows, lambda _: True)
+    found = wrong(name, lambda x, *sizes: mean_of_windows(x.nan_to_num(0.0), *sizes), lambda _: True)
+    assert {distribution for _, distribution in found} == {"nonfinite"}
+
+
 class Sorts(TorchDispatchMode):
     """What is sorted: whether any is a NaN, and whether any has its sign bit set."""
 

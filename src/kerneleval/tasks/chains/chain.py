@@ -141,7 +141,7 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
         normwise=base.normwise,
         where=_allowed(sums, (*shapes, shape)),
         no_backward=more.pop("no_backward", JUMPS if any(s.jumps for s in behind) else ""),
-        nonfinite=False if base.reduction else "nan",
+        nonfinite=False if base.reduction else "channels" if "adaptive_avg_pool" in names else "nan",
         level=2,
         source=more.pop("source", "model"),
         complexity=max(base.complexity, *(s.complexity for s in behind)),

@@ -93,6 +93,8 @@ def _pool(name: str, summary: str, reference: Any, own: Any, **more: Any) -> Any
 _LINE = _given("L", "P", "length")
 _IMAGE = _given("H W", "P Q", "height", "width")
 _VOLUME = _given("T H W", "O P Q", "depth", "height", "width")
+_MEANS: Any = {"relations": LINEAR, "nonfinite": "channels"}
+"""Means by matrix products, and differences of running sums, spread a NaN."""
 _ALL: Any = {
     "own": "H W",
     "out": "one one",
@@ -132,17 +134,15 @@ TASKS = (
         "out[b, c, p] = the mean of window p of x[b, c]",
         F.adaptive_avg_pool1d,
         _LINE,
-        relations=LINEAR,
+        **_MEANS,
     ),
-    _pool(
-        "adaptive_avg_pool2d", "out[b, c, p, q] = the mean of window (p, q) of x[b, c]", _avg2, _IMAGE, relations=LINEAR
-    ),
+    _pool("adaptive_avg_pool2d", "out[b, c, p, q] = the mean of window (p, q) of x[b, c]", _avg2, _IMAGE, **_MEANS),
     _pool(
         "adaptive_avg_pool3d",
         "out[b, c, o, p, q] = the mean of window (o, p, q) of x[b, c]",
         _avg3,
         _VOLUME,
-        relations=LINEAR,
+        **_MEANS,
     ),
     _pool(
         "adaptive_max_pool1d",
