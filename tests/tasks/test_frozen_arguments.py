@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kerneleval.judge.probes.calls import _refresh_by
+from kerneleval.tasks.formats.distributions import safe_distributions
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.kin import kin
 from kerneleval.tasks.formats.module_problem import ModuleProblem
@@ -72,6 +73,68 @@ def test_complex_weights_vary(tmp_path):
     assert 0.7 < float(one["spread"].abs().std() / before["spread"].abs().std()) < 1.4
     trained = problem.weights(1, "trained")
     assert float(trained["spread"].abs().std()) > 1.5 * float(one["spread"].abs().std())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Marks among integers that vary
+# --------------------------------------------------------------------------------------------------------------------
+
+LOSS = "return F.cross_entropy(x.flatten(0, 1), more[0].flatten())"
+TOKENS = "t = torch.randint(1, 12, (6, 14))\nt[:, 9:] = 0\n"
+LABELS = "y = torch.randint(0, 12, (6, 14))\ny[:, :5] = -100\n"
+EMBEDDED = "mask = (x > 0)[..., None]\nreturn (x[..., None] * mask).sum(1) / mask.sum(1).clamp(min=1)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "least"),
+    [
+        (LOSS, f"{LABELS}return [torch.randn(6, 14, 12), y]", 1),
+        (EMBEDDED, f"{TOKENS}return [t]", 0),
+        (EMBEDDED, "t = torch.randint(1, 12, (6, 14))\nt[::2, ::3] = 0\nreturn [t]", 0),
+    ],
+)
+def test_marks_at_fixed_places_are_at_more_of_them(tmp_path, forward, inputs, least):
+    """Labels to be ignored, and padding: a candidate knew their places. Rows are all marks where the file takes it."""
+    task = read(write(tmp_path, forward, inputs))
+    problem = ModuleProblem(ProblemFile(tmp_path / "problem.py"), {}, "cpu")
+    assert "redrawn" in task.distributions
+    index, mark = next(iter(problem.traits.marks.items()))
+    problem.kept, problem.filled = frozenset(), frozenset([index] if least else [])
+    for seed in range(1, 20):
+        before, after = (problem.inputs(seed, name)[index] for name in ("standard", "redrawn"))
+        assert torch.equal(before[after != mark], after[after != mark])
+        assert bool(((before == mark) <= (after == mark)).all()) and not torch.equal(before, after)
+        assert int((after != mark).sum(-1).min()) >= least and len((after == mark).sum(-1).unique()) > 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        (
+            "return x[more[0][:, :3]].sum(1)",
+            "t = torch.randint(0, 9, (9, 5))\nt[:, 3:] = -1\nreturn [torch.randn(9, 4), t]",
+        ),
+        (LOSS, f"{LABELS}return [torch.randn(6, 14, 12), y, y >= 0]"),
+        (LOSS, f"{LABELS}return [torch.randn(6, 14, 12), y, torch.full((6,), 9)]"),
+        (LOSS, f"{LABELS}return [torch.randn(6, 14, 12), y, 5]"),
+        (LOSS, "return [torch.randn(6, 14, 12), torch.randint(0, 12, (6, 14))]"),
+    ],
+)
+def test_marks_stay_where_none_reads_them_or_something_else_tells_them(tmp_path, forward, inputs):
+    write(tmp_path, forward, inputs)
+    problem = safe_problem(tmp_path / "problem.py")
+    before, after = (problem.inputs(1, name)[1] for name in ("standard", "redrawn"))
+    assert torch.equal(before, after)
+
+
+def safe_problem(path: Path) -> ModuleProblem:
+    """The problem with what it takes."""
+    surveys = Surveys(ProblemFile(path))
+    safe = safe_distributions(surveys)
+    problem = ModuleProblem(surveys.file, {}, "cpu", **safe.options)
+    for name, value in safe.attributes.items():
+        setattr(problem, name, value)
+    return problem
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, opened, s
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import Family, different, families, is_mask, repeated, says_sizes
-from kerneleval.tasks.formats.soundness import depends
+from kerneleval.tasks.formats.redrawn import Family, different, families, is_mask, repeated, says_sizes, says_the_same
+from kerneleval.tasks.formats.soundness import DEPENDS, depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
 from kerneleval.tasks.formats.sweep import shrink
@@ -158,7 +158,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
-    problem.kept, problem.twice, problem.related = problem.traits.frozen, problem.find_twice(), problem.find_related()
+    problem.kept, problem.twice, problem.related = problem.redrawable, problem.find_twice(), problem.find_related()
     if problem.related and not any(is_float(a) and i not in problem.related for i, a in enumerate(problem.inputs(1))):
         offered = [name for name in offered if name in _OF_DRAWS]
     problem.ordered = problem.traits.ordered
@@ -167,7 +167,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     _find_repeated(problem)
     same = _redraw(problem)
     problem.counters = _counters(problem, made)
-    if problem.kept == problem.traits.frozen and not problem.counters:
+    if problem.kept == problem.redrawable and not problem.counters:
         offered.remove("redrawn")
     if "sorted" in offered and not _reorders(problem):
         offered.remove("sorted")
@@ -189,7 +189,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
     if "redrawn" not in found:  # each argument alone was taken, and not all of them
-        problem.kept, problem.counters = problem.traits.frozen, frozenset()
+        problem.kept, problem.counters = problem.redrawable, frozenset()
         same = _unchanging(problem)
     problem.flags = _flags(problem)
     return Safe(
@@ -303,6 +303,7 @@ def _redraw(problem: ModuleProblem) -> list[int]:
     problem.families = families(drawn, frozen, tree_leaves((problem.init_args, problem.init_keywords)))
     problem.padded = frozenset(index for index in frozen if _is_padded(problem, index, drawn, weights))
     plain = {seed: problem.inputs(seed) for seed in _REDRAWN}
+    marked = {index for index in problem.traits.marks if _reads_mark(problem, index, drawn, weights)}
 
     @functools.cache
     def own(seed: int) -> tuple[torch.Tensor, ...]:
@@ -317,15 +318,17 @@ def _redraw(problem: ModuleProblem) -> list[int]:
         if [out.shape for out in exact] != [out.shape for out in own(seed)]:
             return False
         whole = [(a, b) for a, b in zip(native, exact, strict=True) if not a.is_floating_point() and not a.is_complex()]
-        changed = any(depends(a, b) for a, b in zip(own(seed), exact, strict=True))
+        least = _SAME if group & marked else DEPENDS
+        changed = any(depends(a, b, least) for a, b in zip(own(seed), exact, strict=True))
         return changed and all(torch.equal(a, b) for a, b in whole)
 
     found = set[int]()
-    alone = [frozenset((index,)) for index in sorted(frozen - problem.kin)]
+    alone = [frozenset((index,)) for index in sorted(frozen - problem.kin | marked)]
     for group in (*alone, *(frozenset().union(*family) for family in problem.families)):
-        problem.kept = frozen - group
+        problem.kept = problem.redrawable - group
         taken = all(takes(group, seed) for seed in _REDRAWN)
-        if not taken and (group <= problem.kin or any(problem.segments_end(index, drawn) for index in group)):
+        segments = group <= problem.kin or any(problem.segments_end(index, drawn) for index in group)
+        if not taken and (segments or group & marked):
             problem.filled |= group
             taken = all(takes(group, seed) for seed in _REDRAWN)
         if taken:
@@ -333,8 +336,22 @@ def _redraw(problem: ModuleProblem) -> list[int]:
             for index in group - problem.kin:
                 args = problem.inputs(1, "redrawn")
                 _find_unread(problem, index, args[index], args, weights)
-    problem.kept = frozen - found
+    problem.kept = problem.redrawable - found
     return _unchanging(problem)
+
+
+def _reads_mark(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
+    """Whether outputs depend on the marks of an argument, and nothing beside it tells where they are."""
+    own, mark = args[index], problem.traits.marks[index]
+    beside = tree_leaves((problem.init_args, problem.init_keywords))
+    if says_the_same(index, mark, [*args, *beside]):
+        return False
+    without = torch.where(own == mark, own.max(), own)
+    try:
+        outputs = (problem.oracle(given, weights) for given in (args, [*args[:index], without, *args[index + 1 :]]))
+        return any(depends(a, b) for a, b in zip(*outputs, strict=True))
+    except UsageError:
+        return False
 
 
 def _flags(problem: ModuleProblem) -> frozenset[int | str]:

@@ -67,6 +67,7 @@ from kerneleval.tasks.formats.redrawn import (
     repeated,
     repeated_dims,
     says_sizes,
+    with_more_marks,
 )
 from kerneleval.tasks.formats.soundness import is_eight_bit, opened
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments, outputs_of
@@ -171,7 +172,7 @@ class ModuleProblem:
     counters: frozenset[int] = frozenset()
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
     filled: frozenset[int] = frozenset()
-    """Positions of offsets between which there is always something."""
+    """Positions of offsets between which there is always something, and of integers of which no row is all marks."""
     flags: frozenset[int | str] = frozenset()
     """Positions of arguments and names of buffers that are masks: at a size of 1 they may be ones or zeros alone, and
     stay so."""
@@ -310,8 +311,13 @@ class ModuleProblem:
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "redrawn"))
         owns = {index: args[index] for index in sorted(self.traits.frozen)}
         others = {index: own.clone() for index, own in owns.items()}
-        free = owns.keys() - (self.kept or ())
-        for index in (i for i in sorted(free - self.kin) if i in self.padded or not says_sizes(owns[i], args)):
+        free = self.redrawable - (self.kept or frozenset())
+        for index in sorted(free - owns.keys()):
+            mark, filled = self.traits.marks[index], index in self.filled
+            others[index] = with_more_marks(args[index], mark, generator, filled)
+        for index in sorted(free & owns.keys() - self.kin):
+            if index not in self.padded and says_sizes(owns[index], args):
+                continue
             other = self._other(index, args, generator)
             if other is not None:
                 others[index] = other
@@ -327,6 +333,11 @@ class ModuleProblem:
                 )
         moved = {index: args[index] + (-1 if args[index] > 1 else 1) for index in self.counters}
         return [(others | moved).get(index, arg) for index, arg in enumerate(args)]
+
+    @property
+    def redrawable(self) -> frozenset[int]:
+        """Positions of the arguments that ``redrawn`` may change: those that never vary, and those with marks."""
+        return self.traits.frozen | self.traits.marks.keys()
 
     @property
     def kin(self) -> frozenset[int]:

@@ -95,6 +95,31 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
     return _of_lines(lines, generator).movedim(-1, longest).contiguous()
 
 
+def with_more_marks(tensor: torch.Tensor, mark: int, generator: torch.Generator, filled: bool) -> torch.Tensor:
+    """Integers with a mark at more places, in order where they are; the others stay. One of several rows has nothing
+    else, but where all are to be ``filled``.
+    """
+    marked = tensor == mark
+    found = marked | _mask(marked, torch.tensor([False, True], device=tensor.device), generator)
+    found = torch.where(found.all(-1, keepdim=True), marked, found)
+    rows = found.view(-1, found.shape[-1])
+    if len(rows) > 1 and not filled:
+        rows[torch.randint(len(rows), (), generator=generator, device=tensor.device)] = True
+    return torch.where(found, mark, tensor)
+
+
+def says_the_same(index: int, mark: int, args: Sequence[object]) -> bool:
+    """Whether another argument may tell where an argument has a mark: a number, lengths or a mask."""
+    own = args[index]
+    assert isinstance(own, torch.Tensor)
+    others = {i: arg for i, arg in enumerate(args) if isinstance(arg, torch.Tensor) and i != index}
+    whole = {i: arg for i, arg in others.items() if _is_whole(arg) or is_mask(arg)}
+    counts = (own == mark).sum(-1).unique().tolist()
+    numbers = _single(args)
+    told = any(count in numbers or own.shape[-1] - count in numbers for count in counts)
+    return told or any(index in kin({**whole, index: places}) for places in (own == mark, own != mark))
+
+
 def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator) -> torch.Tensor:
     """Some of the elements, which all have this value, with others: at least one of them, and not all of several. Of
     zeros those behind a place in each row, as segments and types of tokens are.

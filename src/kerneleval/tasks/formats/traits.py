@@ -19,6 +19,8 @@ _SAMPLE = 4096
 _FEW_VALUES = 16
 _ROWS = 64
 _SPARSE = 0.25
+_MARKED = 8
+"""Integers of which some lie at the same places in two draws by chance."""
 _RECORD, _RECORDS = 8, 24
 _LOG_ORDERS = math.log(700)
 """Logarithm of the orders that rows can have together from which on one of them is no chance: six numbers have 720."""
@@ -48,10 +50,12 @@ Place = tuple[int, tuple[int, ...], int]
 
 @dataclass(frozen=True, kw_only=True)
 class InputTraits:
-    """Positions of arguments with a trait: of floating ones, but for ``frozen`` and ``placed``."""
+    """Positions of arguments with a trait: of floating ones, but for ``frozen``, ``marks`` and ``placed``."""
 
     frozen: frozenset[int]
     """They come out the same under every seed, bit by bit."""
+    marks: Mapping[int, int]
+    """Integers that vary, but for one number at the same places in all draws, which marks them: ignored, or padding."""
     labels: frozenset[int]
     """They take 16 different values at most, and have more elements, or are 0 and 1: labels, signs, masks."""
     structured: frozenset[int]
@@ -83,6 +87,7 @@ class InputTraits:
         frozen = frozenset(i for i, values in every.items() if i in other and same_bits(values, other[i]))
         return cls(
             frozen=frozen,
+            marks={i: mark for i, own in every.items() if i in other and (mark := _mark(own, other[i])) is not None},
             labels=frozenset(i for i, values in mine.items() if _labels(values, other.get(i)) or are_flags(values)),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
             normed=frozenset(i for i in mine if not are_flags(args[i]) and _normed(args[i])),
@@ -128,6 +133,18 @@ def sample(args: Sequence[Any]) -> Samples:
             # An even step would meet one half of a checkerboard, or one column of a power-of-two matrix, alone.
             found[index] = flat[:: max(1, flat.numel() // _SAMPLE) | 1].clone()
     return found
+
+
+def _mark(own: torch.Tensor, other: torch.Tensor) -> int | None:
+    """The least of the integers of two draws, not above 0, that lies at several places, the same in both, where others
+    vary; None: there is none.
+    """
+    if is_inexact(own) or own.dtype == torch.bool or own.shape != other.shape or own.numel() < _MARKED:
+        return None
+    least = int(own.min())
+    places = own == least
+    fixed = least <= 0 and int(places.sum()) > 1 and torch.equal(places, other == least)
+    return least if fixed and not torch.equal(own, other) else None
 
 
 def _place(value: Any) -> Place | None:
