@@ -161,8 +161,10 @@ def test_decays_made_of_the_input_are_found(tmp_path, step, found):
     assert (task.tolerance.rms > 1) is found
 
 
-def test_gates_are_open_where_their_exponential_overflows(tmp_path):
-    """A sigmoid as exp(x) / (1 + exp(x)) passed, because decays keep their size."""
+def test_gates_come_to_an_end_where_their_exponential_overflows(tmp_path):
+    """A sigmoid as exp(x) / (1 + exp(x)), and a softplus as log(1 + exp(x)), passed, because decays keep their size.
+    Where nothing is left, it is in all steps: differences of running sums would lose their digits elsewhere.
+    """
     text = """
 import torch
 class Model(torch.nn.Module):
@@ -177,12 +179,22 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    cases = {
-        "torch.sigmoid(gate[:, t])": ("torch.randn(2, 12, 4)", True),
-        "gate[:, t]": ("torch.rand(2, 12, 4)", False),
-    }
-    for decay, (gates, opens) in cases.items():
-        path = tmp_path / f"{opens}.py"
+    softplus = "torch.exp(-2 * torch.nn.functional.softplus({}))"
+    cases = (
+        ("torch.sigmoid(gate[:, t])", "torch.randn(2, 12, 4)", None),
+        (softplus.format("gate[:, t]"), "torch.randn(2, 12, 4)", 2),
+        (softplus.format("gate[..., t]"), "torch.randn(2, 4, 12)", 1),
+        (softplus.format("gate[t]"), "torch.randn(12)", "stays"),
+        ("gate[:, t]", "torch.rand(2, 12, 4)", "stays"),
+    )
+    for number, (decay, gates, full) in enumerate(cases):
+        path = tmp_path / f"{number}.py"
         path.write_text(text.format(decay=decay, gates=gates))
-        large = read(path).build({}, "cpu").inputs(1, "large_scale")
-        assert bool((large[1] == 100).any()) == opens and float(large[1].median()) < 2
+        problem = read(path).build({}, "cpu")
+        assert (problem.gates, problem.full) == ({1}, {} if full == "stays" else {1: full})
+        at_100 = problem.inputs(1, "large_scale")[1] == 100
+        if isinstance(full, int):
+            slices = at_100.movedim(full, 0).flatten(1)
+            assert bool((slices.any(1) == slices.all(1)).all()) and int(slices.all(1).sum()) == 2
+        else:
+            assert bool(at_100.any()) is (full is None) and not bool(at_100.all())

@@ -239,9 +239,12 @@ def at_edges(tensor: torch.Tensor, numbers: torch.Tensor, beside: bool) -> torch
     return torch.isin(tensor, own)
 
 
-def with_some(tensor: torch.Tensor, number: float, generator: torch.Generator) -> torch.Tensor:
-    """The tensor with the number at one place in so many."""
-    return tensor.masked_fill(_some(tensor, generator), number)
+def with_number(tensor: torch.Tensor, number: float, dim: int | None, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with the number at one place in so many, or in all places of half of the slices along a dim."""
+    if dim is None:
+        return tensor.masked_fill(_some(tensor, generator), number)
+    half = torch.randperm(tensor.shape[dim], generator=generator, device=tensor.device) % 2 == 0
+    return torch.where(half.view(-1, *(1,) * (tensor.dim() - 1 - dim)), number, tensor)
 
 
 def are_tied(tensor: torch.Tensor, others: torch.Tensor) -> torch.Tensor:

@@ -122,26 +122,37 @@ def gates(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) ->
     return frozenset()
 
 
-OPEN = 100.0
-"""Where a sigmoid is 1, and the exponential overflows in fp32."""
+_NOTHING = 1e-30
+"""The most that is left of a step where a decay is 0."""
+
+FULL = 100.0
+"""Where a sigmoid is 1, a softplus its argument, and the exponential overflows in fp32."""
 
 
-def opened(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], found: frozenset[int]) -> frozenset[int]:
-    """Those of the :func:`gates` that are open at :data:`OPEN` and beyond, as a sigmoid is: all of the first step is
-    left in the last one.
+def at_full(
+    run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], found: frozenset[int]
+) -> dict[int, int | None]:
+    """Those of the :func:`gates` of which :data:`FULL` is an end. None: all of the first step is left in the last one
+    there and beyond, as of a sigmoid. A dim: nothing is left in the next step, as of an exponential of minus a
+    softplus, and the dim is another one than that of the steps.
     """
     args = [a.double() if _computes(a) else a for a in args]
-    kept = set[int]()
+    kept = dict[int, int | None]()
     for index, dim in _steps(args, run(args, weights), _FEW) if found else ():
         response = _Response(run, weights, index, dim)
         for gate in found - {index}:
             one, other = (
                 response([torch.full_like(a, number) if i == gate else a for i, a in enumerate(args)])
-                for number in (OPEN, 1.25 * OPEN)
+                for number in (FULL, 1.25 * FULL)
             )
-            if one is not None and bool(one.isfinite().all()) and bool(one[-1].any()) and _is_close(other, one):
-                kept.add(gate)
-    return frozenset(kept)
+            if one is None or other is None or not bool(one[0].any()):
+                continue
+            across = [d for d, size in enumerate(args[gate].shape) if size > 1 and size != len(one)]
+            if bool(one[-1].any()) and _is_close(other, one):
+                kept[gate] = None
+            elif across and not max(float(left[1:].abs().max()) for left in (one, other)) > _NOTHING:
+                kept[gate] = across[-1]
+    return kept
 
 
 _MAKE_DECAYS = frozenset(("exp", "exp2", "sigmoid", "softplus", "log_sigmoid_forward"))

@@ -43,12 +43,12 @@ from kerneleval.tasks.formats.changes import (
     turned,
     with_edges,
     with_norms,
+    with_number,
     with_padding,
-    with_some,
     with_ties,
 )
 from kerneleval.tasks.formats.edges import Edges, EdgeTracer
-from kerneleval.tasks.formats.memory import OPEN, Slow
+from kerneleval.tasks.formats.memory import FULL, Slow
 from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
@@ -182,8 +182,8 @@ class ModuleProblem:
     behind_layers: frozenset[int] = frozenset()
     """Positions of such biases, and of arguments that ``far_mean`` leaves alone: products beside such biases take
     them."""
-    opened: frozenset[int] = frozenset()
-    """Those of :attr:`gates` that are open at numbers whose exponential overflows."""
+    full: Mapping[int, int | None] = {}
+    """Those of :attr:`gates` that come to an end at numbers whose exponential overflows (``memory.at_full``)."""
     spared: Mapping[str, frozenset[int]] = {}
     """By a distribution, the positions of arguments that it leaves alone, as the file takes no others there."""
     edges = Edges()
@@ -377,8 +377,8 @@ class ModuleProblem:
                 args[index] = one_hot_rows(value, generator)
             elif is_float(value) and index not in fixed:
                 if distribution in _LARGE and index in self.gates:
-                    opens = distribution == "large_scale" and index in self.opened
-                    args[index] = with_some(value, OPEN, generator) if opens else value
+                    full = distribution == "large_scale" and index in self.full
+                    args[index] = with_number(value, FULL, self.full[index], generator) if full else value
                     continue
                 if distribution in _SCALES:
                     factor = self._factor(distribution, value.dtype)
