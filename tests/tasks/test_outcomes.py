@@ -107,7 +107,7 @@ def test_integers_and_masks_alone_are_at_their_ends(tmp_path):
     assert "skewed" in task.distributions and not task.findings
     problem = task.build({}, "cpu")
     own, other = problem.inputs(2), problem.inputs(2, "skewed")
-    assert problem.skewed == {1: "whole", 2: "closed"} and torch.equal(own[0], other[0])
+    assert problem.outcomes["skewed"] == {1: "whole", 2: "closed"} and torch.equal(own[0], other[0])
     assert other[1].unique().tolist() == [0, 15] and {0, 4} < set(other[2].sum(-1).tolist())
 
 
@@ -120,7 +120,7 @@ def test_rows_that_follow_from_scores_choose_the_same(tmp_path, chosen):
     inputs = f"{chosen}\n    return [torch.randn(40, 5), i, v]"
     task = read(written(tmp_path, "x, i, v", forward, inputs))
     problem = task.build({}, "cpu")
-    assert "skewed" in task.distributions and not task.findings and problem.skewed == {0: "crowded"}
+    assert "skewed" in task.distributions and not task.findings and problem.outcomes["skewed"] == {0: "crowded"}
     own, other = problem.inputs(2), problem.inputs(2, "skewed")
     assert len(other[1].unique()) <= 2 and torch.equal(own[0], other[0]) and len(other[2].unique()) > 20
     assert len({int(problem.inputs(seed, "skewed")[1].view(40, -1)[0, 0]) for seed in range(20)}) > 3
@@ -133,10 +133,30 @@ def test_files_that_sort_stably_meet_equal_numbers(tmp_path, stable, padded):
     assert ("padded" in task.distributions) is padded
 
 
+@pytest.mark.parametrize(
+    ("forward", "given", "closed"),
+    [
+        ("x.masked_fill(torch.arange(20) >= m[:, None], float('-inf')).softmax(-1)", "torch.randint(1, 21, (64,))", 20),
+        ("x.masked_fill(m, float('-inf')).softmax(-1)", "torch.rand(64, 20) > 0.3", 16),
+        ("(x[m] @ x.T).softmax(-1)", "torch.randint(0, 64, (32, 2))", 0),
+        ("x * m[:, None]", "torch.randint(1, 21, (64,))", 0),
+    ],
+)
+def test_single_scores_are_large(tmp_path, forward, given, closed):
+    """A number in place of minus infinity, and a maximum that begins at 0, are wrong where all scores lie below them.
+    What says which keys there are repeats none of them.
+    """
+    task = read(written(tmp_path, "x, m", forward, f"return [torch.randn(64, 20), {given}]"))
+    problem = task.build({}, "cpu")
+    own, large = problem.inputs(2)[1], problem.inputs(2, "large_scale")[1]
+    single = large == 1 if large.dim() == 1 else (~large).sum(-1) == 1
+    assert int(single.sum()) >= closed and torch.equal(own, large) is not bool(closed)
+
+
 def test_rows_masked_whole_are_left_out_where_the_reference_gives_nan(tmp_path):
     inputs = "return [torch.randn(64, 20), torch.rand(64, 20) > 0.3]"
     path = written(tmp_path, "x, m", "x.masked_fill(~m, float('-inf')).softmax(-1)", inputs)
-    assert read(path).build({}, "cpu").skewed == {1: "partly"}
+    assert read(path).build({}, "cpu").outcomes["skewed"] == {1: "partly"}
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ _QUICK_FLOPS, _QUICK_STEPS = 20_000_000, 5000
 _OPTIONS = ("unsigned", "kept", "vary", "vary_weights", "bounded")
 """Fields of :class:`Safe` that are parameters of :class:`ModuleProblem`."""
 _ATTRIBUTES = (
-    "skewed",
+    "outcomes",
     "far",
     "slow",
     "gates",
@@ -105,7 +105,7 @@ class Safe:
     same: tuple[str, ...] = ()
     """Tensor arguments that come out the same in every draw, by name: nothing else is known to be valid, or the file
     takes nothing else, or gives the same outputs then."""
-    skewed: Mapping[int, Way] = field(default_factory=dict)
+    outcomes: Mapping[str, Mapping[int, Way]] = field(default_factory=dict)
     far: float = FAR_MEANS[0]
     slow: Slow | None = None
     gates: frozenset[int] = frozenset()
@@ -172,7 +172,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if "sorted" in offered and not _reorders(problem):
         offered.remove("sorted")
     tame = _skew(problem, made)
-    if not problem.skewed:
+    if not problem.outcomes.get("skewed"):
         offered.remove("skewed")
     offered = _with_edges(problem, _with_far_mean(problem, made, offered))
     decays = False
@@ -220,6 +220,8 @@ _ORDERS = frozenset(("median", "nanmedian", "mode", "cummax", "cummin", "searchs
 """Beside :data:`_CHOICES`, operators whose kernels may do otherwise where large numbers lie side by side."""
 
 _EXTREMES = frozenset(("max", "min", "cummax", "cummin"))
+
+_EXPONENTIALS = frozenset(("exp", "exp2", "logsumexp"))
 
 _SORTS = frozenset(("sort", "argsort"))
 
@@ -485,8 +487,8 @@ def _changed(ones: Sequence[Any], others: Sequence[Any]) -> list[int]:
 
 
 def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
-    """Have ``problem.skewed`` say which draws make integers and masks alone, and how far the file takes them at the
-    ends of their range. The positions of the arguments of which it takes none.
+    """Have ``problem.outcomes`` say which draws make integers and masks alone, and how far the file takes them at the
+    ends of their range; beside large scores, too. The positions of the arguments of which it takes none.
     """
     if not problem.traits.labels and not any(isinstance(a, TensorSpec) and _whole(a) for a in made.arguments):
         return []
@@ -495,7 +497,7 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
     positions = _POSITIONS - _SORTS if made.stable else _POSITIONS
     equal = operators & (positions if returned else positions - _EXTREMES)
     plain, count = problem.outcome(1, lambda number: None)
-    found, tame = dict[int, Way](), set[int]()
+    found, partly, tame = dict[int, Way](), dict[int, Way](), set[int]()
     for number in range(min(count, MOST)):
         try:
             changed = _changed(plain, problem.outcome(1, {number: _PARTLY}.get)[0])
@@ -513,20 +515,27 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
         way = next((way for way in ways if _takes(problem, number, way, equal)), None)
         if way is None:
             tame.update(changed)
-        else:
-            found[number] = way
-    problem.skewed = found
+            continue
+        found[number] = way
+        rows = made.outputs[0].shape[:1]
+        if flags or all(plain[i].shape == rows for i in changed):  # masks and lengths; pages may repeat a key
+            partly[number] = _PARTLY
+    problem.outcomes = {"skewed": found}
+    if partly and any("softmax" in name or "attention" in name or name in _EXPONENTIALS for name in operators):
+        problem.outcomes = {"skewed": found, "large_scale": partly}
+        if not agrees(problem, problem.weights(0), "large_scale"):
+            problem.outcomes = {"skewed": found}
     return sorted(tame)
 
 
 def _takes(problem: ModuleProblem, number: int, way: Way, equal: Collection[str] = ()) -> bool:
     """Whether the file takes one of its draws so, gives the same whole numbers in fp64, and has no operator of some
-    (``equal``) select among equal numbers. Sets ``problem.skewed``.
+    (``equal``) select among equal numbers. Sets ``problem.outcomes``.
     """
-    problem.skewed, weights = {number: way}, problem.weights(0)
+    problem.outcomes, weights = {"skewed": {number: way}}, problem.weights(0)
     if way == "closed" and not _takes(problem, number, "lowest", equal):
         return False
-    problem.skewed = {number: way}
+    problem.outcomes = {"skewed": {number: way}}
     for seed in _REDRAWN:
         try:
             args = problem.inputs(seed, "skewed")

@@ -226,8 +226,8 @@ class ModuleProblem:
         """Those of :data:`SIGNED` whose factor is positive."""
         self.kept = None if kept is None else frozenset(kept)
         """Positions of arguments that ``redrawn`` leaves alone, because the file takes no others; None: not known."""
-        self.skewed: Mapping[int, Way] = {}
-        """How draws of ``get_inputs()``, by number, come out under ``skewed``."""
+        self.outcomes: Mapping[str, Mapping[int, Way]] = {}
+        """By a distribution, how draws of ``get_inputs()``, by number, come out."""
         self.vary, self.vary_weights = vary, vary_weights
         """What the file takes of arguments, and of weights."""
         self.bounded = bounded
@@ -268,10 +268,11 @@ class ModuleProblem:
         ``sorted`` and ``skewed`` are standard but for the outcomes of what ``get_inputs()`` draws (``outcomes.py``).
         ``long_memory`` is standard but for one argument or parameter (``memory.py``). ``trained`` is about weights.
         Under all others, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by
-        a factor, plain floats by one between 0.8 and 0.95. ``negative`` also gives the numbers of each tensor one sign.
-        ``outlier`` gives rows sizes of their own and elements secret signs, and makes a few large, ``alike`` brings all
-        rows near one of them, ``padded`` makes some elements and rows 0, ``edges`` puts some where the file has a step,
-        and ``far_mean`` takes a tensor far from 0; what elements depend on one another stays as it is there.
+        a factor, plain floats by one between 0.8 and 0.95. ``large_scale`` may also have other outcomes
+        (:attr:`outcomes`). ``negative`` also gives the numbers of each tensor one sign. ``outlier`` gives rows sizes of
+        their own and elements secret signs, and makes a few large, ``alike`` brings all rows near one of them,
+        ``padded`` makes some elements and rows 0, ``edges`` puts some where the file has a step, and ``far_mean`` takes
+        a tensor far from 0; what elements depend on one another stays as it is there.
         Raises UsageError: get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
@@ -480,10 +481,11 @@ class ModuleProblem:
         """What ``get_inputs()`` gives, of the outcomes of the distribution. Raises NotJudgedError: it raises on these,
         or its sizes depend on them.
         """
-        if distribution not in ("sorted", "skewed"):
+        ways = self.outcomes.get(distribution, {})
+        if distribution != "sorted" and not ways:
             return self._draw(seed)
         try:
-            return self.outcome(seed, self.skewed.get if distribution == "skewed" else lambda number: "sorted")[0]
+            return self.outcome(seed, lambda number: "sorted" if distribution == "sorted" else ways.get(number))[0]
         except UsageError as error:
             raise NotJudgedError(str(error)) from error
 
