@@ -187,6 +187,22 @@ FILES: dict[str, tuple[str, str, str, str, tuple[str, ...], str]] = {
 }  # fmt: skip
 
 
+def test_moved_inputs_of_a_file_stay_in_their_range_where_it_takes_no_others(tmp_path):
+    path = tmp_path / "problem.py"
+    ends = "torch.rand(48, 200).mul(9).round().div(9) * 2 - 1"
+    for bounded, body in ((True, "return x.acos()"), (False, "return x * 2")):
+        path.write_text(FILE.format(name="Model", init="pass", takes="x", body=body, inputs=ends))
+        task = open_task(str(path))
+        problem = task.build({}, "cpu")
+        case = case_of(task.name, {})
+        call = reference_call.ReferenceCall(task=task, case=case, args=problem.inputs(1), problem=problem)
+        assert problem.bounded is bounded and call.args[0].abs().max() == 1
+        for number in range(3):
+            moved = call.moved(number=number)
+            assert (float(moved.args[0].abs().max()) <= 1) is bounded
+            assert all(bool(out.isfinite().all()) for out in moved.run("fp32"))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
     takes, inputs, taken, right, wrong, init = FILES[name]
