@@ -53,6 +53,14 @@ def others(folder: Path, takes: str, init: str, forward: str, given: str) -> dic
         ("slope", "self.s = slope", "return F.leaky_relu(x, self.s)", "[0.25]", {"Model[slope%]": 75}),
         ("eps", "self.e = eps", "return F.layer_norm(x, x.shape[-1:], eps=self.e)", "[1e-5]", {"Model[eps%]": 100_000}),
         ("heads", "self.h = heads", "return x.view(len(x), self.h, -1).amax(-1)", "[4]", {"Model[heads]": 3}),
+        ("num_sinks", "self.n = num_sinks", "return x[:, self.n :].sum(-1)", "[24]", {"Model[num_sinks]": 23}),
+        (
+            "iters",
+            "self.n = iters",
+            "for _ in range(self.n): x = x.sin()\n        return x",
+            "[3]",
+            {"Model[iters]": 4},
+        ),
         ("pad", "self.p = pad", "return F.pad(x, self.p)", "[(2, 0)]", {"Model[pad[0]]": 3, "Model[pad[1]]": 1}),
         (
             "groups, width",

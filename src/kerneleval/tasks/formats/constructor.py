@@ -17,7 +17,10 @@ from kerneleval.tasks.formats.problem_file import PERCENT
 from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
 
-_CHOSEN = re.compile(r"kernel|stride|pad(ding)?(\[\d\])?$|dilat|group|pool|window|factor|top_?k|(^|_)k$", re.I)
+_CHOSEN = re.compile(
+    r"kernel|stride|pad(ding)?(\[\d\])?$|dilat|group|pool|window|factor|top_?k|(^|_)k$|sink|iter|order|degree|radius|shift",
+    re.I,
+)
 """Names of whole numbers that say what the operator is. Others may say what a shape says, too: blocks, lengths."""
 _HEADS = re.compile(r"head", re.I)
 """The same where no argument has that size behind its first dim."""
