@@ -915,6 +915,20 @@ def test_tiny_numbers_are_left_out_where_something_is_chosen(tmp_path):
     assert "tiny_scale" not in task.distributions and "alike" in task.distributions
 
 
+@pytest.mark.parametrize(
+    ("forward", "tiny"),
+    [
+        ("s = x.abs().amax(-1, keepdim=True).clamp(min=1e-8) / 127\nreturn (x / s).round() * s", True),
+        ("return (x / 0.1).round() * 0.1", False),
+        ("return (x / x.amax()).floor()", False),
+    ],
+)
+def test_tiny_numbers_are_for_the_floors_of_scales(tmp_path, forward, tiny):
+    """A largest number held at 1e-5, for 1e-8, passed."""
+    task = read(write(tmp_path, forward, "return [torch.randn(9, 30)]"))
+    assert ("tiny_scale" in task.distributions) is tiny
+
+
 def test_arguments_that_take_a_distribution_have_it_beside_others(tmp_path):
     """Probabilities that may not be negative took that from logits as well."""
     forward = "return more[0] * (more[0].log() - x.log_softmax(-1))"

@@ -214,14 +214,18 @@ _CHOICES = frozenset(
 """Operators that send rows to places by what they are: nearly all may go to one."""
 
 _STEPS = frozenset(("round", "floor", "ceil", "trunc", "sign", "bucketize", "searchsorted", "histc"))
-"""Others whose outputs jump. Tiny inputs, beside which rounding is large, decide nothing there."""
+"""Others whose outputs jump. Tiny inputs, beside which rounding is large, decide nothing there, but for quantisers."""
 
 _ORDERS = frozenset(("median", "nanmedian", "mode", "cummax", "cummin", "searchsorted"))
 """Beside :data:`_CHOICES`, operators whose kernels may do otherwise where large numbers lie side by side."""
 
+_RANGES = frozenset(("amax", "amin", "aminmax", "max", "min"))
+"""Operators that a quantiser takes the range of numbers with."""
+
 _EXTREMES = frozenset(("max", "min", "cummax", "cummin"))
 
 _EXPONENTIALS = frozenset(("exp", "exp2", "logsumexp"))
+"""Beside softmaxes and attention, operators that large scores are given to."""
 
 _SORTS = frozenset(("sort", "argsort"))
 
@@ -271,7 +275,8 @@ def _may_have(made: Survey, distribution: str) -> bool:
     ranks = [len(a.shape) for a in made.arguments if isinstance(a, TensorSpec) and a.role == "data"]
     if distribution == "tiny_scale":
         epsilon = bool(operators & _EPSILONS) or any("norm" in name for name in operators)
-        return bool(ranks) and epsilon and not operators & (_CHOICES | _STEPS)
+        scaled = operators & _STEPS == {"round"} and bool(operators & _RANGES)  # by a scale of their own
+        return bool(ranks) and epsilon and not operators & _CHOICES and (scaled or not operators & _STEPS)
     if distribution == "padded":
         told = operators & (_EPSILONS | _STEPS | _COMPARISONS) or any("norm" in name for name in operators)
         apart = bool(_CHOICES & operators) or _tells_equals_apart(made, operators)
