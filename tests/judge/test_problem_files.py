@@ -205,7 +205,9 @@ class ModelNew(torch.nn.Module):
 
 
 def test_scans_in_chunks_pass_where_inputs_are_large(judge, tmp_path):
-    """Decays come as exponentials of differences of running sums, whose size the inputs must not set."""
+    """Decays come as exponentials of differences of running sums, whose size the inputs must not set. Beside steps of
+    100, under ``large_scale``, the others' decays do not show.
+    """
     path = tmp_path / "scan.py"
     path.write_text(SCAN)
     task = open_task(str(path))
@@ -215,7 +217,8 @@ def test_scans_in_chunks_pass_where_inputs_are_large(judge, tmp_path):
         candidate = Candidate(files=(("candidate.py", CHUNK.format(rounded=rounded)),), language="torch")
         cells = judge.check(candidate, task, protocol, cases=tuple(cases)).cells
         assert len(cells) == len(cases) > 1
-        assert all(isinstance(cell.outcome, Passed) == (not rounded) for cell in cells), [c.outcome for c in cells]
+        asked = [cell for cell in cells if not rounded or cell.case.distribution != "large_scale"]
+        assert all(isinstance(cell.outcome, Passed) == (not rounded) for cell in asked), [c.outcome for c in cells]
 
 
 STATES = """

@@ -127,6 +127,13 @@ def test_marks_stay_where_none_reads_them_or_something_else_tells_them(tmp_path,
     assert torch.equal(before, after)
 
 
+@pytest.mark.parametrize("kind", ["torch.float8_e5m2", "torch.uint8", "torch.int8", "torch.bool"])
+def test_marks_are_sought_in_every_type(tmp_path, kind):
+    inputs = f"x = torch.randint(1, 90, (6, 14))\nx[:, 5:] = 0\nreturn [x.to({kind})]"
+    marks = made(tmp_path, "return x.float()", inputs).traits.marks
+    assert marks == ({0: 0} if "int" in kind else {})
+
+
 def safe_problem(path: Path) -> ModuleProblem:
     """The problem with what it takes."""
     surveys = Surveys(ProblemFile(path))

@@ -21,7 +21,7 @@ from kerneleval.tasks.formats.memory import Slow, at_full, gates, makes_decays, 
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
-from kerneleval.tasks.formats.redrawn import Family, different, families, is_mask, repeated, says_sizes, says_the_same
+from kerneleval.tasks.formats.redrawn import Family, different, families, is_mask, marks_are_told, repeated, says_sizes
 from kerneleval.tasks.formats.soundness import DEPENDS, depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -353,7 +353,7 @@ def _reads_mark(problem: ModuleProblem, index: int, args: Sequence[Any], weights
     """Whether outputs depend on the marks of an argument, and nothing beside it tells where they are."""
     own, mark = args[index], problem.traits.marks[index]
     beside = tree_leaves((problem.init_args, problem.init_keywords))
-    if says_the_same(index, mark, [*args, *beside]):
+    if marks_are_told(index, mark, [*args, *beside]):
         return False
     without = torch.where(own == mark, own.max(), own)
     try:

@@ -108,7 +108,7 @@ def with_more_marks(tensor: torch.Tensor, mark: int, generator: torch.Generator,
     return torch.where(found, mark, tensor)
 
 
-def says_the_same(index: int, mark: int, args: Sequence[object]) -> bool:
+def marks_are_told(index: int, mark: int, args: Sequence[object]) -> bool:
     """Whether another argument may tell where an argument has a mark: a number, lengths or a mask."""
     own = args[index]
     assert isinstance(own, torch.Tensor)

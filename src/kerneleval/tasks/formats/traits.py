@@ -139,12 +139,15 @@ def _mark(own: torch.Tensor, other: torch.Tensor) -> int | None:
     """The least of the integers of two draws, not above 0, that lies at several places, the same in both, where others
     vary; None: there is none.
     """
-    if is_inexact(own) or own.dtype == torch.bool or own.shape != other.shape or own.numel() < _MARKED:
+    if own.is_floating_point() or own.is_complex() or own.dtype == torch.bool:
         return None
-    least = int(own.min())
-    places = own == least
-    fixed = least <= 0 and int(places.sum()) > 1 and torch.equal(places, other == least)
-    return least if fixed and not torch.equal(own, other) else None
+    one, another = own.long(), other.long()
+    if one.shape != another.shape or one.numel() < _MARKED:
+        return None
+    least = int(one.min())
+    places = one == least
+    fixed = least <= 0 and int(places.sum()) > 1 and torch.equal(places, another == least)
+    return least if fixed and not torch.equal(one, another) else None
 
 
 def _place(value: Any) -> Place | None:
