@@ -52,6 +52,7 @@ class Specimen:
         return f"{self.path.parent.name}/{self.path.stem}"
 
 
+@functools.cache
 def _read(path: Path) -> Specimen:
     found = _HEADER.match(path.read_text(encoding="utf-8").splitlines()[0])
     if found is None:

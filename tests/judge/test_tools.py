@@ -30,7 +30,7 @@ from kerneleval.records import Candidate, ToolError
 from kerneleval.store import open_store
 
 NOTHING_SAID = "; nothing is said of the candidate"
-# Both are wrong, so that no verdict on them takes a measurement.
+# All are wrong, so that no verdict on them takes a measurement.
 NUMBA = """import numba
 import torch
 
@@ -45,6 +45,12 @@ def relu(x):
     return out.view(x.shape)
 """
 TORCH = "import torch\n\ndef relu(x):\n    return 2.0 * x\n"
+CPP = """#include <cstdint>
+extern "C" int relu_float32(const float *x, float *out, int64_t M, int64_t N, void *) {
+    for (int64_t i = 0; i < M * N; i++) out[i] = 2 * x[i];
+    return 0;
+}
+"""
 
 
 def candidate(language: str, text: str = "x") -> Candidate:
@@ -168,15 +174,15 @@ def test_what_the_candidate_imports_itself_is_its_own(tmp_path, judge):
 
 
 def test_a_run_stores_nothing_of_what_cannot_be_judged(tmp_path, judge, monkeypatch):
-    for name, text in {"by_numba": NUMBA, "by_torch": TORCH}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "relu.py").write_text(text)
+    for name, text in {"by_cpp/relu.cpp": CPP, "by_torch/relu.py": TORCH}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
     store = str(tmp_path / "results.db")
     options = {"tier": "quick", "directions": ["forward"], "categories": ["tiny"], "store_url": store, "judge": judge}
-    both = [str(tmp_path / "by_numba"), str(tmp_path / "by_torch")]
+    both = [str(tmp_path / "by_cpp"), str(tmp_path / "by_torch")]
     with monkeypatch.context() as patched:
-        without_module(patched, "numba")
-        with pytest.raises(ToolError, match=r"^1 of the candidates cannot be judged here.*pip install numba") as raised:
+        patched.setattr(cpp, "_find_compiler", lambda: None)
+        with pytest.raises(ToolError, match=r"^1 of the candidates cannot be judged here.*install g\+\+") as raised:
             run(both, ["relu"], **options)
     assert "goes on when the same command is given again" in str(raised.value)
     with open_store(store) as opened:
@@ -185,7 +191,7 @@ def test_a_run_stores_nothing_of_what_cannot_be_judged(tmp_path, judge, monkeypa
     assert run(both, ["relu"], **options) == info.id
     with open_store(store) as opened:
         stored = {attempt.generator: verdict.reason for attempt, verdict in opened.verdicts(info.id)}
-    assert stored == {"by_numba": "wrong_output", "by_torch": "wrong_output"}
+    assert stored == {"by_cpp": "wrong_output", "by_torch": "wrong_output"}
 
 
 @pytest.mark.slow
