@@ -337,6 +337,7 @@ def _shared_object() -> int:
     return int(fd)
 
 
+@functools.cache
 def _last_level_cache() -> int:
     return max(_caches("/sys/devices/system/cpu", "cpu0").values(), default=0)
 

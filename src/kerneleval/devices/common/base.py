@@ -4,6 +4,7 @@ what every device says of the machine around it.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import time
@@ -282,6 +283,7 @@ def typed_view(
     return out
 
 
+@functools.cache
 def cpu_name() -> str:
     """The processor as the system calls it."""
     try:
@@ -304,6 +306,7 @@ def meminfo_bytes(field: str) -> int:
     return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
 
 
+@functools.cache
 def triton_version() -> str:
     """The installed version of Triton; empty: there is none."""
     from importlib import metadata
