@@ -52,6 +52,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "library_by_shape",
     ),
     "laundering what the library computed": ("laundered_library",),
+    "laundering what NumPy computed": ("laundered_numpy",),
+    "laundering what another process computed": ("laundered_process",),
     "hiding what was counted": ("hidden_counts",),
     "inheriting or importing the reference": ("inherited_reference", "reference_import"),
     "decoy kernels": ("decoy_kernel",),

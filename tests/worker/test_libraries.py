@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
 import os
 import pickle
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,16 @@ import torch
 from kerneleval.worker import below
 from kerneleval.worker import libraries as module
 from kerneleval.worker.below import Extensions, calls_by_ctypes
-from kerneleval.worker.libraries import _COMPUTES, _SETTINGS, Followed, Libraries, _is_past_the_dispatcher
+from kerneleval.worker.libraries import _SETTINGS, COMPUTES, Followed, Libraries, _is_past_the_dispatcher
 
 
 @pytest.fixture(scope="module")
-def libraries() -> Libraries:
+def libraries() -> Iterator[Libraries]:
     pytest.importorskip("numba.core.registry")  # followed where a candidate has imported it
-    return Libraries()
+    gc.collect()
+    gc.freeze()  # as the zygote does: what was there before is no candidate's
+    yield Libraries()
+    gc.unfreeze()
 
 
 def _bare(x: torch.Tensor) -> ctypes.Array[ctypes.c_float]:
@@ -89,6 +95,68 @@ def test_what_numpy_computes_is_counted(
     assert name in _seen(libraries, compute)
 
 
+class _Slots:
+    __slots__ = ("array",)
+
+
+class _Own(np.ndarray):
+    pass
+
+
+def _in_a_slot(array: np.ndarray) -> _Slots:
+    kept = _Slots()
+    kept.array = array
+    return kept
+
+
+def _cached(array: np.ndarray) -> Callable[[], np.ndarray]:
+    kept = functools.lru_cache(maxsize=8)(lambda: array)
+    kept()
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("keep", "get"),
+    [
+        (lambda array: [array], lambda kept: kept[0]),
+        (lambda array: {"name": (array,)}, lambda kept: kept["name"][0]),
+        (memoryview, lambda kept: np.asarray(kept)),
+        (_in_a_slot, lambda kept: kept.array),
+        (_cached, lambda kept: kept()),
+        (lambda array: lambda: array, lambda kept: kept()),
+        (lambda array: array.view(_Own), lambda kept: kept),
+    ],
+    ids=["list", "untracked", "memoryview", "slot", "cache", "closure", "class"],
+)
+def test_arrays_that_were_there_before_are_followed(libraries: Libraries, keep: Any, get: Any) -> None:
+    """Whoever holds them; afterwards they are what they were."""
+    kept = keep(np.ones((9, 9)))
+    holder = [kept]
+    kind = type(get(kept))
+    before = sys.getrefcount(Followed)
+    seen = _seen(libraries, lambda x: get(holder[0]) @ get(holder[0]))
+    assert seen & {"numpy.matmul", "numpy._Own"} and type(get(kept)) is kind
+    assert sys.getrefcount(Followed) == before
+
+
+def test_a_table_that_a_kernel_reads_is_no_work(libraries: Libraries) -> None:
+    table = [np.ones(99)]
+    kernel = sys.modules["numba"].njit(lambda x: x[3])
+    assert _seen(libraries, lambda x: kernel(table[0])) == set()
+
+
+def test_functions_under_other_names_give_followed_arrays(libraries: Libraries) -> None:
+    own = ModuleType("own")
+    own.__dict__.update(make=np.zeros, original=np.zeros)
+    assert _seen(libraries, lambda x: own.make(99) + 1) == {"numpy.add"}
+    assert own.make is own.original is np.zeros
+
+
+def test_many_small_arrays_are_followed(libraries: Libraries) -> None:
+    assert _seen(libraries, lambda x: [np.array([1.0] * 60) * 2 for _ in range(9)]) == set()
+    assert _seen(libraries, lambda x: [np.array([1.0] * 60) * 2 for _ in range(99)]) == {"numpy.multiply"}
+
+
 def test_views_and_copies_are_no_work(libraries: Libraries) -> None:
     def plumbing(x: torch.Tensor) -> None:
         y = np.empty_like(np.ascontiguousarray(x.numpy().T))
@@ -148,14 +216,14 @@ def test_own_ufuncs_are_no_library(libraries: Libraries) -> None:
     ],
 )
 def test_functions_of_libraries_are_known_by_their_names(name: str) -> None:
-    assert _COMPUTES.fullmatch(name)
+    assert COMPUTES.fullmatch(name)
 
 
 @pytest.mark.parametrize(
     "name", ["strlen", "strtod", "system", "malloc", "cuLaunchKernel", "nvrtcCompileProgram", "sin"]
 )
 def test_others_are_not(name: str) -> None:
-    assert not _COMPUTES.fullmatch(name)
+    assert not COMPUTES.fullmatch(name)
 
 
 def test_settings_are_no_work() -> None:
@@ -248,6 +316,22 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "    one = threading.Thread(target=subprocess.run, args=(['true'],))\n"
         "    one.start()\n"
         "    one.join()\n"
+        "def asked():\n"  # PyTorch starts what it takes for a compiler
+        "    import torch.utils.cpp_extension as extension\n"
+        "    extension.check_compiler_is_gcc(os.environ['COMPILER'])\n"
+        "def compiler(): os.environ['COMPILER'] = 'gcc'; asked()\n"
+        "def shell(): os.environ['COMPILER'] = '/bin/sh'; asked()\n"
+        "def linked():\n"
+        "    os.environ['COMPILER'] = os.path.join(os.path.dirname(__file__), 'gcc')\n"
+        "    os.symlink('/usr/bin/true', os.environ['COMPILER'])\n"
+        "    asked()\n"
+        "def path():\n"
+        "    import ctypes.util\n"
+        "    folder = os.path.join(os.path.dirname(__file__), 'path')\n"
+        "    os.mkdir(folder)\n"
+        "    os.symlink('/usr/bin/true', folder + '/gcc')\n"
+        "    os.environ['PATH'] = folder\n"
+        "    ctypes.util.find_library('nothing')\n"
         "def renamed(): exec('import os; os.system(\"true\")', {'__name__': 'subprocess'})\n"
         "def loader(): import ctypes; return ctypes.CDLL(None).dlsym, ctypes.CDLL(None).fork\n"
     )
@@ -262,6 +346,10 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "tracker": [],
         "spawn": ["process.fork_exec"],
         "thread": ["process.fork_exec", "process.subprocess.Popen"],
+        "compiler": [],
+        "shell": ["process.fork_exec", "process.subprocess.Popen"],
+        "linked": ["process.fork_exec", "process.subprocess.Popen"],
+        "path": ["process.fork_exec", "process.subprocess.Popen"],
         "renamed": ["process.os.system"],
         "loader": ["ctypes.dlsym", "ctypes.fork"],
     }

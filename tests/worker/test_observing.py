@@ -20,6 +20,9 @@ class Nothing:
     def launches(self) -> dict[str, int]:
         return {}
 
+    def sizes(self) -> dict[str, int]:
+        return {}
+
     def linked(self) -> dict[str, int]:
         return {}
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kerneleval.languages.binaries.elf import ARITHMETIC
+from kerneleval.languages.binaries.elf import ARITHMETIC, COMPUTES
 from kerneleval.languages.common.base import register
 from kerneleval.languages.common.python_module import PythonLanguage
 from kerneleval.languages.common.watch import Patch
@@ -63,7 +63,8 @@ class Numba(PythonLanguage):
         for compiled in list(overloads.values()):
             text = compiled.library.get_llvm_str()
             found.update(_BLAS.findall(text))
-            found.update(name for name in _DECLARED.findall(text) if ARITHMETIC.match(name))
+            declared = _DECLARED.findall(text)
+            found.update(name for name in declared if ARITHMETIC.match(name) or COMPUTES.fullmatch(name))
         return tuple(f"numba.{name}" for name in sorted(found))
 
 

@@ -56,8 +56,11 @@ _SWITCHES = {
     "torch._C": "_DisablePythonDispatcher _DisableTorchDispatch _ExcludeDispatchKeyGuard _ForceDispatchKeyGuard"
     " ExcludeDispatchKeyGuard _SetExcludeDispatchKeyGuard _dispatch_tls_set_dispatch_key_excluded"
     " _dispatch_tls_set_dispatch_key_included _pop_torch_dispatch_stack _unset_dispatch_mode",
-    "torch._C._autograd": "_enable_record_function",
+    "torch._C._autograd": "_enable_record_function _toggle_collection_dynamic",
     "torch.autograd": "_enable_record_function",
+    "torch.autograd.profiler": "_toggle_collection_dynamic",
+    "torch.autograd.profiler.profile": "toggle_collection_dynamic",
+    "torch.profiler.profile": "toggle_collection_dynamic",
     "torch.utils._python_dispatch": "_disable_current_modes _pop_mode _pop_mode_temporarily",
 }
 """What switches off the recording of operators; only PyTorch itself has a use for it."""

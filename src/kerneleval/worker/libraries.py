@@ -15,31 +15,23 @@ import functools
 import gc
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from kerneleval.languages.binaries.elf import LOADER, loader_names, undefined
+from kerneleval.languages.binaries.elf import COMPUTES, LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
 from kerneleval.sandbox import processes
 from kerneleval.worker.below import calls_by_ctypes
 
 __all__ = ["Libraries"]
-
-_COMPUTES = re.compile(
-    r"(?:cublas|cudnn|cufft|cusolver|cusparse|cutensor|hipblas|hipsparse|rocblas|rocfft|miopen)[A-Z_]\w*"
-    r"|(?:armpl|bli|(?:scipy_)?cblas|dnnl|(?:scipy_)?LAPACKE|mkl|mkldnn|pytorch_q8\w+|xnn)_\w+|v[sdcz][A-Z]\w+"
-    r"|(?:scipy_)?[sdcz](?:axpy|dot|gbmv|geev|gels[dy]?|gemm(?:_\w+)?|gemv|geqrf|ger|gesdd|gesvd?|getr[fis]|nrm2|posv|potr[fis]|scal"
-    r"|symm|symv|syevd?|syrk|sytrf|trmm|trmv|trsm|trsv)_?(?:64_)?"
-    r"|aoti_torch_(?:cpu|cuda|mps|xpu)_(?!copy|empty|fill|full|ones|view|zero)\w+"
-)
-"""Functions of linear algebra, of networks and of transforms as their libraries name them."""
 
 _OF_TORCH = re.compile(r"_ZN(?:2at|3c10|4dnnl|5torch|6fbgemm)\w+")
 """Functions of PyTorch in C++: who looks one up by ``ctypes`` wants it to compute. What is linked with PyTorch
@@ -55,7 +47,8 @@ _PAST_THE_DISPATCHER = re.compile(
 ``operator``, of that many characters and what follows it, is the name of an operator.
 """
 
-_HOLDS_BLAS = re.compile("blas|blis|cudnn|dnnl|fft|lapack|miopen|mkl|solver|sparse|torch")
+_HOLDS_BLAS = re.compile("blas|blis|cudnn|dnnl|fft|gfortran|lapack|miopen|mkl|solver|sparse|torch")
+"""Files whose functions compute, whatever they are called, but for those that set something."""
 
 _LOOKING_UP = ("ctypes.dlsym", "ctypes.dlsym/handle")
 _ALLOCATES = re.compile("as_strided|copy|empty|fill|full|ones|resize|view|zero")
@@ -78,6 +71,9 @@ _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 _OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so")
 """What Triton builds to launch kernels."""
+
+_OF_DRIVERS = re.compile(r"/memfd:|/dev/(?!shm/)")
+"""Files that are no more and that drivers map."""
 
 _SETTINGS = re.compile(r"_(?:get|set)_|GetVersion|SetStream")
 
@@ -120,6 +116,13 @@ _FOR_OTHERS = re.compile(
 
 _FOR_ITSELF = re.compile(r"ctypes\.util|distutils\b.*|multiprocessing\.resource_tracker|platform|sysconfig|uuid")
 
+_RUNS_ANYTHING = re.compile(
+    r"(?:ba|da|k|z)?sh|[gm]?awk|busybox|env|g?make|lua[\d.]*|ninja|node|octave.*|perl[\d.]*|pypy[\d.]*|python[\d.]*|R|ruby.*|xargs"
+)
+"""Programs that run what they are told, also where a library starts them. Its compilers, and what asks the machine, are
+its own affair.
+"""
+
 _OF_EXCEPTIONS = frozenset(("_dl_find_object", "dl_iterate_phdr"))
 """What libraries that hold the run-time of C++ themselves call for exceptions."""
 
@@ -132,11 +135,13 @@ _CONVERTERS = (
 )
 """Functions of NumPy that give plain arrays over the same content, or over memory that something else names."""
 
-_MAKERS = ("empty", "full", "ones", "zeros")
+_MAKERS = ("arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros")
 """Functions of NumPy that give arrays for a kernel to write to."""
 
-_SMALL = 64
-"""An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed."""
+_SMALL, _SMALL_TOGETHER = 64, 1024
+"""An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed; nor
+are several, of so many elements together in a window.
+"""
 
 _OWN_VALUES = (bool, bytes, complex, float, int, list, np.generic, np.ndarray, range, str, tuple)
 
@@ -165,7 +170,8 @@ class Libraries:
         start = _posixsubprocess.fork_exec
 
         def fork_exec(*arguments: Any) -> Any:
-            if _is_for_candidate(sys._getframe().f_back):
+            programs = [os.fsdecode(one) for one in arguments[1]] if len(arguments) > 1 else []
+            if _is_for_candidate(sys._getframe().f_back, next(filter(os.path.exists, programs), None)):
                 self._started("fork_exec")
             return start(*arguments)
 
@@ -183,8 +189,11 @@ class Libraries:
         if event in _LOOKING_UP:
             # of a class of its own too, whose hash would be the candidate's code; else it is a number
             name = str.__str__(arguments[-1]) if isinstance(arguments[-1], str) else ""
+            file = getattr(arguments[0], "_name", None) if event == "ctypes.dlsym" else None
+            of_library = type(file) is str and _HOLDS_BLAS.search(os.path.basename(file)) and not _is_own(file)
             known = _computes(name) or _OF_TORCH.fullmatch(name)
-            if known or (name in _LOADS and _is_for_candidate(sys._getframe().f_back)):
+            asked = name in _LOADS or (of_library and not _SETTINGS.search(name))
+            if known or (asked and _is_for_candidate(sys._getframe().f_back)):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
         elif event == "ctypes.cdata":
             if not _is_of_library(sys._getframe().f_back):
@@ -193,7 +202,7 @@ class Libraries:
             if not _is_of_library(sys._getframe().f_back):
                 self._looked_up["ctypes.call_function"] = 1  # by an address
         elif event in _STARTING:
-            if _is_for_candidate(sys._getframe().f_back):
+            if _is_for_candidate(sys._getframe().f_back, _program(event, arguments)):
                 self._started(event)
         elif event == "import" and arguments and arguments[0] in _INTERPRETERS:
             self._looked_up[f"process.{arguments[0]}"] = 1
@@ -203,10 +212,12 @@ class Libraries:
                 self._opened(os.path.realpath(path))
 
     def _hear_of_call(self, path: str, name: str) -> None:
-        """Functions of libraries are known whatever their addresses come from; those without a name, by the file."""
+        """Functions of libraries are known whatever their addresses come from; those of other names, by the file."""
         file = os.path.basename(path)
-        known = _computes(name) or _OF_TORCH.fullmatch(name) or (not name and _HOLDS_BLAS.search(file))
-        if known and os.path.realpath(path) not in self.files:
+        known = _computes(name) or bool(_OF_TORCH.fullmatch(name))
+        if (known or (_HOLDS_BLAS.search(file) and not _SETTINGS.search(name))) and os.path.realpath(
+            path
+        ) not in self.files:
             self._looked_up[f"ctypes.{name or f'a function of {file}'}"[:100]] = 1
 
     def _opened(self, path: str) -> None:
@@ -259,16 +270,19 @@ class Libraries:
         import torch
 
         _COUNTS.clear()
+        _TABLES.clear()
         with contextlib.ExitStack() as stack:
+            namespaces = _own_namespaces()
             made = (*_CONVERTERS, *_MAKERS)
             owners = [(torch.Tensor, ("__array__",)), (np, made), (np.ctypeslib, ("as_array",))]
             if compiled := sys.modules.get("numba.core.registry"):
                 owners.append((compiled.CPUDispatcher, ("__call__",)))
             for owner, names in owners:
                 for name in names:
-                    stack.enter_context(_replaced(owner, name))
+                    stack.enter_context(_replaced(owner, name, namespaces))
             stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             stack.enter_context(calls_by_ctypes(self._hear_of_call))
+            stack.enter_context(_held_are_followed())
             yield
         seen |= _COUNTS
 
@@ -278,17 +292,28 @@ def _is_of_library(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith((*library_folders(), _PACKAGE))
 
 
-def _is_for_candidate(frame: FrameType | None) -> bool:
+def _is_for_candidate(frame: FrameType | None, program: str | None = None) -> bool:
     """Whether the candidate starts the process that starts, and no library: compilers start programs. Who is passed by
-    here does what it was told to; a thread that was told to call a library's function is the candidate's.
+    here does what it was told to; a thread that was told to call a library's function is the candidate's. So is a
+    ``program`` that runs anything, or is not where programs are installed, whichever library starts it; empty: a fork.
     """
     while frame is not None and _is_of_library(frame):
         name = str(frame.f_globals.get("__name__"))
-        standard = name.partition(".")[0] in sys.stdlib_module_names and not _FOR_ITSELF.fullmatch(name)
-        if not standard and not _FOR_OTHERS.fullmatch(name):
-            return False
+        if _FOR_ITSELF.fullmatch(name):
+            return program is not None and not _is_installed(program)
+        if name.partition(".")[0] not in sys.stdlib_module_names and not _FOR_OTHERS.fullmatch(name):
+            runs_anything = bool(program is not None and _RUNS_ANYTHING.fullmatch(os.path.basename(program)))
+            return program is not None and (runs_anything or not _is_installed(program))
         frame = frame.f_back
     return True
+
+
+def _program(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """The file of the program that starts; empty: a copy of this process, None: it is not known, or not there."""
+    if event in ("os.fork", "os.forkpty"):
+        return ""
+    given = "sh" if event == "os.system" else arguments[0] if arguments else None
+    return shutil.which(os.fsdecode(given)) if isinstance(given, (str, bytes)) else None
 
 
 def _living() -> set[int]:
@@ -315,18 +340,25 @@ def _mapped_code() -> set[str]:
     return {parts[5] for parts in lines if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/")}
 
 
+def _is_installed(path: str) -> bool:
+    """Whether a file is where programs and packages are, and no link elsewhere to one."""
+    folder, name = os.path.split(path)
+    prefixes = (os.path.join(os.path.realpath(prefix), "") for prefix in (sys.prefix, sys.base_prefix))
+    return os.path.join(os.path.realpath(folder), name).startswith((*library_folders(), *_SYSTEM, *prefixes))
+
+
 def _is_own(path: str) -> bool:
     """Whether a file may be one that the candidate made: its user's, and not where programs and packages are."""
-    if path.startswith((*library_folders(), *_SYSTEM, os.path.join(os.path.realpath(sys.base_prefix), ""))):
+    if _is_installed(path):
         return False
     try:
         return os.stat(path).st_uid == os.geteuid()
     except OSError:
-        return path.endswith(" (deleted)") and not path.startswith(("/dev/", "/memfd:"))  # drivers map such
+        return path.endswith(" (deleted)") and not _OF_DRIVERS.match(path)
 
 
 def _computes(name: str) -> bool:
-    return bool(_COMPUTES.fullmatch(name)) and not _SETTINGS.search(name)
+    return bool(COMPUTES.fullmatch(name)) and not _SETTINGS.search(name)
 
 
 def _plain(name: str) -> str:
@@ -352,30 +384,37 @@ def _is_past_the_dispatcher(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str) -> Iterator[None]:
+def _replaced(owner: Any, name: str, namespaces: list[dict[str, Any]]) -> Iterator[None]:
     """A function that gives arrays, replaced by one whose arrays are followed: always where it is a tensor's, else
-    where the first argument is no value of Python's own, or much of it. What was inherited is so again afterwards.
+    where the first argument is no value of Python's own, or much of it. So it is where modules of the candidate hold
+    it under names of theirs. What was inherited is so again afterwards.
     """
     own, original, always = name in vars(owner), getattr(owner, name), isinstance(owner, type)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        table = made.dtype.kind in "biu" and name in ("full", "ones") if name in _MAKERS else False
+        table = made.dtype.kind in "biu" and name not in ("empty", "zeros") if name in _MAKERS else False
         if table or (name in _MAKERS and _is_of_library(sys._getframe().f_back)):
             return made
         own_value = bool(args) and isinstance(args[0], _OWN_VALUES)
         if always or isinstance(args[0] if args else None, Followed) or not (own_value or name == "fromiter"):
             return _followed(made)
-        plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
+        plain = isinstance(args[0], np.ndarray) or _is_small(getattr(made, "size", 0))
         return made if plain else _followed(made)
 
     del function.__wrapped__
 
     setattr(owner, name, function)
+    bound = [(names, one) for names in namespaces for one, value in names.items() if value is original]
+    for names, one in bound:
+        names[one] = function
     try:
         yield
     finally:
+        for names, one in bound:
+            if names.get(one) is function:
+                names[one] = original
         if own:
             setattr(owner, name, original)
         else:
@@ -401,10 +440,99 @@ def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
         _forget_methods(owner)
 
 
+def _is_small(size: int) -> bool:
+    if size < _SMALL:
+        _TABLES["elements"] = _TABLES.get("elements", 0) + size
+    return size < _SMALL and _TABLES["elements"] < _SMALL_TOGETHER
+
+
+_TABLES: dict[str, int] = {}
+"""Elements of the small arrays of the window."""
+
 _COUNTS: dict[str, int] = {}
 """How often each function of NumPy computed with followed arrays."""
 
 
+class _Slot(ctypes.Structure):
+    """``PyType_Slot``."""
+
+    _fields_ = (("number", ctypes.c_int), ("function", ctypes.c_void_p))
+
+
+class _Spec(ctypes.Structure):
+    """``PyType_Spec``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("size", ctypes.c_int),
+        ("item_size", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.POINTER(_Slot)),
+    )
+
+
+_new_type = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)(
+    ("PyType_FromSpecWithBases", ctypes.pythonapi)
+)
+
+
+def _laid_out_alike(body: type) -> type:
+    """The same class, of objects that lie in memory as those of its base do: those may become its own, and back."""
+    full = f"{body.__module__}.{body.__qualname__}".encode()
+    spec = _Spec(full, 0, 0, 0, ctypes.pointer(_Slot()))  # what it inherits: no dictionary, no place for the collector
+    made: type = _new_type(ctypes.addressof(spec), body.__bases__)
+    for name, value in vars(body).items():
+        if name not in ("__dict__", "__module__", "__weakref__"):
+            setattr(made, name, value)
+    return made
+
+
+def _become(one: Any, kind: type) -> None:
+    """Make an object one of a class whose objects lie in memory as it does."""
+    place = ctypes.c_void_p.from_address(id(one) + object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p))
+    before = type(one)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kind))
+    place.value = id(kind)
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
+
+
+def _own_namespaces() -> list[dict[str, Any]]:
+    """Of the modules that were made since the zygote froze its own, and that no library brings."""
+    modules = [module for module in gc.get_objects() if type(module) is ModuleType]
+    return [vars(m) for m in modules if not str(vars(m).get("__file__")).startswith(library_folders())]
+
+
+def _held() -> list[Any]:
+    """Arrays that objects hold which were made since the zygote froze its own: the candidate's, and those of what it
+    imported.
+    """
+    found: dict[int, Any] = {}
+    holders: list[Any] = gc.get_objects()
+    while holders:
+        held = gc.get_referents(*holders)
+        found |= {id(one): one for one in held if issubclass(type(one), np.ndarray)}  # proxies say what they are not
+        # the collector lists no dictionary and no tuple that holds nothing it would list
+        holders = [one for one in held if type(one) in (dict, tuple) and not gc.is_tracked(one)]
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def _held_are_followed() -> Iterator[None]:
+    """Arrays that were there before the block are followed in it; those of other classes are counted as they are."""
+    held = _held()
+    plain = [one for one in held if type(one) is np.ndarray and one.ndim]
+    for other in {type(one).__name__ for one in held if one.size >= _SMALL} - {"ndarray", "Followed"}:
+        _count(other)
+    for one in plain:
+        _become(one, Followed)
+    try:
+        yield
+    finally:
+        for one in plain:
+            _become(one, np.ndarray)
+
+
+@_laid_out_alike
 class Followed(np.ndarray[Any, Any]):
     """An array that counts what is computed with it, and gives such arrays."""
 

@@ -61,6 +61,7 @@ class Observing:
         self.lost = False
         """Whether the counting of operators was ended inside a window."""
         self._before: dict[str, int] = {}
+        self._sizes_before: dict[str, int] = {}
         modules = [module for name, module in list(sys.modules.items()) if name.startswith(_PACKAGE)]
         classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
         kinds = [kind for kind in type(device).__mro__ if kind.__module__.startswith("kerneleval.")]
@@ -91,7 +92,7 @@ class Observing:
         where the inputs are, see what lies elsewhere in the arguments of launches.
         """
         self._seen, self._others, self._recorded = {}, {}, record
-        self._before = loaded.launches()
+        self._before, self._sizes_before = loaded.launches(), loaded.sizes()
         loaded.mute(mute)
         self._contents = Contents(inputs)
         loaded.look(None if inputs is None else self._contents.keep)
@@ -121,13 +122,12 @@ class Observing:
         loaded.mute(False)
         loaded.look(None)
         self._extensions.mute(False)
-        grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
-        launches = {name: n for name, n in grown.items() if n > 0}
         if self._recorded:
             self._libraries.look_at_memory()
         return {
             "aten": self._seen,
-            "launches": launches,
+            "launches": _grown(self._before, loaded.launches()),
+            "sizes": _grown(self._sizes_before, loaded.sizes()),
             "contents": self._contents.rows,
             "libraries": self._others | self._libraries.looked_up | loaded.linked() if self._recorded else {},
             "binaries": loaded.binaries(),
@@ -162,6 +162,10 @@ class Observing:
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
+
+
+def _grown(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+    return {name: n - before.get(name, 0) for name, n in now.items() if n > before.get(name, 0)}
 
 
 def _registered(registry: tuple[set[str], ...]) -> frozenset[str]:

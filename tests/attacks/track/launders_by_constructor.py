@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_numpy task=linear device=cpu dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """NumPy multiplies arrays that their class made over bytes; a kernel of its own adds the bias."""
 import numba
 import numpy as np

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_numpy task=matmul device=cpu allow=custom stage=honesty reason=track_not_allowed
 """NumPy multiplies, on plain arrays over the tensors, and a kernel of its own copies."""
 import numba
 import numpy as np

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_numpy task=linear device=cpu allow=custom stage=honesty reason=track_not_allowed
 """NumPy multiplies, on arrays that kernels of its own gave back or filled; another one adds the bias."""
 import numba
 import numpy as np

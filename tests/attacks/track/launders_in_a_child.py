@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=sort device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
+# specimen: class=laundered_process task=sort device=cpu categories=tiny,small allow=custom,mixed stage=honesty reason=track_not_allowed
 """A process forked for each call sorts by the library into shared memory, and a kernel of its own copies."""
 import os
 

@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_process task=linear device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """A program that a thread started for the standard library's function multiplies; a kernel of its own adds the bias."""
 import os
 import struct

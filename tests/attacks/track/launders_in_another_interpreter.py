@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_process task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """Another interpreter of the process, which no hook hears, calls BLAS; kernels of its own scale before and after."""
 import os
 

@@ -49,6 +49,9 @@ _TIMEOUT_S = 30.0
 _CALLS_FOR_COPIES = 8
 """Most calls for numbers to look for, where few come out."""
 
+_SHOWN = 4
+"""A kernel that is given so many times more while operators are recorded is there for the record."""
+
 _MOST = 1 << 53
 """What is more is no count."""
 
@@ -62,6 +65,8 @@ class Seen:
     aten: dict[str, int]
     """ATen operators dispatched, by ``aten.name.overload``; empty where they were not recorded."""
     launches: dict[str, int]
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of the tensors that each kernel was given, and its launches; empty: not known."""
     libraries: dict[str, int] = field(default_factory=dict)
     """Functions of other libraries than PyTorch that computed, or that it looked up: ``numpy.matmul``."""
     extensions: tuple[str, ...] = ()
@@ -159,6 +164,7 @@ class Subject:
             outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
             aten=_claimed_counts(answer.get("aten")),
             launches=_claimed_counts(answer.get("launches")),
+            sizes=_claimed_counts(answer.get("sizes")),
             libraries=libraries,
             # of a language that is built, the library that the judge itself opened; `foreign` says what is in it
             extensions=() if language.needs_build else _claimed_names(answer.get("extensions")),
@@ -167,6 +173,10 @@ class Subject:
             contents=answer.get("contents"),
             compiled=bool(answer.get("compiled")),
         )
+
+
+def _larger(sizes: Mapping[str, int], others: Mapping[str, int]) -> list[str]:
+    return sorted(name for name, size in sizes.items() if size > _SHOWN * others.get(name, 0))
 
 
 def _repeats(out: torch.Tensor, grad: torch.Tensor) -> bool:
@@ -307,6 +317,8 @@ class _Case:
     """What came of making own kernels no-ops."""
     copies: bool = False
     """Whether its kernels only copy what was computed elsewhere."""
+    ordinary: Seen | None = None
+    """What an ordinary window gave: nothing is recorded there, and its kernels run."""
     given: bool = False
     """Whether what comes out was given (the gradient of a sum is the upstream one): no kernel is missed there."""
 
@@ -564,7 +576,30 @@ class _Examination:
                 self._look_at_forward(replace(case, direction="forward"))
         # the arguments of kernels are seen where launches are, and are read in host memory
         if one.rank < 2 and seen.launches and self.can_mute and self.calls.device.name == "cpu":
-            one.copies = self._copies(subject, Copies(whole=one.rank == 1))
+            one.copies = self._copies(one, subject, Copies(whole=one.rank == 1))
+        if seen.sizes and not seen.compiled and (shown := self._shown(one, subject)):
+            yield self._only_recorded(one, shown)
+
+    @staticmethod
+    def _shown(one: _Case, subject: Subject) -> list[str]:
+        """Kernels that it launches while its operators are recorded and not, or on little, in ordinary windows: twice,
+        where it was so once.
+        """
+        recorded, ordinary = one.seen.sizes, (one.ordinary or subject.again().window()).sizes
+        found = _larger(recorded, ordinary)
+        if found:
+            recorded, ordinary = (subject.again().window(record=on).sizes for on in (True, False))
+            found = sorted({*found} & {*_larger(recorded, ordinary)})
+        return found
+
+    @staticmethod
+    def _only_recorded(one: _Case, kernels: Sequence[str]) -> Finding:
+        message = (
+            f"{one.case.key}: it launches {', '.join(kernels[:6])} while its operators are recorded and, in ordinary "
+            "windows, not, or on far less: something else computes there"
+        )
+        evidence = {"launches": dict(one.seen.launches)}
+        return Finding(level="fail", reason="decoy_kernel", message=message, evidence=evidence)
 
     def _look_at_forward(self, case: Case) -> None:
         """See whether a forward call needs its kernels."""
@@ -575,13 +610,13 @@ class _Examination:
             self.forward.append(_Case(case, subject.window()))
             self.forward[-1].mute = self._muted(subject)
 
-    def _copies(self, subject: Subject, copies: Copies) -> bool:
+    def _copies(self, one: _Case, subject: Subject, copies: Copies) -> bool:
         """Whether what comes out lay in arguments of its kernels before, on inputs that were never seen."""
         for _ in range(_CALLS_FOR_COPIES):
             subject = subject.again()
             if not copies.fit(subject.native):
                 return False
-            seen = subject.window(look=True)
+            seen = one.ordinary = subject.window(look=True)
             if seen.outputs:
                 copies.add(seen.outputs, subject.inputs, seen.contents)
             if copies.is_clear:

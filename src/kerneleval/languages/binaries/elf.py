@@ -56,6 +56,15 @@ anything."""
 _MAPPED = re.compile(rb"/proc/[^\0]{0,40}?(?:auxv|map_files|maps|mem)(?![^\0/])")
 """Files by which a process finds where libraries are in its memory."""
 
+COMPUTES = re.compile(
+    r"(?:cublas|cudnn|cufft|cusolver|cusparse|cutensor|hipblas|hipsparse|rocblas|rocfft|miopen)[A-Z_]\w*"
+    r"|(?:armpl|bli|(?:scipy_)?cblas|dnnl|(?:scipy_)?LAPACKE|mkl|mkldnn|pytorch_q8\w+|xnn)_\w+|v[sdcz][A-Z]\w+"
+    r"|(?:scipy_)?[sdcz](?:axpy|dot|gbmv|geev|gels[dy]?|gemm(?:_\w+)?|gemv|geqrf|ger|gesdd|gesvd?|getr[fis]|nrm2|posv|potr[fis]|scal"
+    r"|symm|symv|syevd?|syrk|sytrf|trmm|trmv|trsm|trsv)_?(?:64_)?"
+    r"|aoti_torch_(?:cpu|cuda|mps|xpu)_(?!copy|empty|fill|full|ones|view|zero)\w+"
+)
+"""Functions of linear algebra, of networks and of transforms as their libraries name them."""
+
 ARITHMETIC = re.compile(
     r"(cblas_|LAPACKE_|mkl_|MKL_|dnnl_|cublas|cudnn|cusolver|cusparse|cufft|cutensor|_ZN2at|_ZN5torch|_ZN3c10|_ZN4dnnl)"
     r"|[sdcz](ge|sy|he|tr|po|or|un|ga)[a-z0-9]{1,4}_?$|[sdcz](dot[uc]?|axpy|scal|nrm2|copy|swap|gemv|ger)_?$"

@@ -112,6 +112,10 @@ class Loaded(ABC):
         """How often each of the candidate's own kernels was launched since loading; empty: not known."""
         return {}
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the tensors and arrays that each was given since loading, and its launches; empty: not known."""
+        return {}
+
     def linked(self) -> dict[str, int]:
         """Functions of other libraries that its kernels call, ``library.name`` -> 1; empty: none, or not known."""
         return {}

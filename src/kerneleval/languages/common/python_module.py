@@ -162,6 +162,9 @@ class PythonLoaded(Loaded):
         """Launches of own kernels by name; empty where the language cannot count."""
         return dict(self.launch_watch.counts)
 
+    def sizes(self) -> dict[str, int]:
+        return dict(self.launch_watch.sizes)
+
     def linked(self) -> dict[str, int]:
         """Of the kernels that were launched while watched."""
         return {name: 1 for kernel in self.launch_watch.own for name in self.language.linked(kernel)}

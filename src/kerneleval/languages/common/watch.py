@@ -41,6 +41,8 @@ class LaunchWatch:
 
     def __init__(self, patches: Sequence[Patch], source_dir: Path) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
+        self.sizes: collections.Counter[str] = collections.Counter()
+        """Bytes of the tensors and arrays that each kernel was given, and its launches."""
         self.binaries: set[str] = set()
         """Hashes of the binaries that Triton launched."""
         self.muted = False
@@ -70,13 +72,16 @@ class LaunchWatch:
         if self.look is not None and self._own_name(kernel, describe) is not None:
             self.look(values, after)
 
-    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]], binary: Any = None) -> None:
-        """Counts a launch of the kernel if it is the candidate's own; ``binary`` is what was launched, where that is an
-        object of its own.
+    def note(
+        self, kernel: Any, describe: Callable[[Any], tuple[str, str]], values: Sequence[Any], binary: Any = None
+    ) -> None:
+        """Counts a launch of the kernel with these arguments if it is the candidate's own; ``binary`` is what was
+        launched, where that is an object of its own.
         """
         name = self._own_name(kernel, describe)
         if name is not None:
             self.counts[name] += 1
+            self.sizes[name] += 1 + sum(map(_nbytes, values))
             found = getattr(binary, "hash", None)
             if type(found) is str and len(self.binaries) < _MOST_BINARIES:
                 self.binaries.add(found)
@@ -92,6 +97,14 @@ class LaunchWatch:
             known = (kernel, name if is_own_source(file, self._source_dir) else None)
             self._names[id(kernel)] = known
         return known[1]
+
+
+def _nbytes(value: Any) -> int:
+    try:
+        size = value.nbytes
+    except Exception:  # noqa: BLE001 - no tensor and no array, or one that cannot tell
+        return 0
+    return size if type(size) is int else 0
 
 
 _active: dict[tuple[type, str], Any] = {}
@@ -138,7 +151,7 @@ def _replacement(patch: Patch, original: Callable[..., Any], watches: list[Launc
         # Triton's run gives the compiled kernel; where a launcher is watched, the kernel is the compiled one
         binary = kernel if patch.returns_launcher and not skipped else made
         for watch in watches:
-            watch.note(kernel, describe, binary)
+            watch.note(kernel, describe, (*args, *kwargs.values()), binary)
             watch.show(kernel, describe, (args, kwargs, made), True)
         return made
 
