@@ -50,6 +50,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "hidden_library",
         "library_as_kernel",
         "library_by_shape",
+        "library_when_timed",
     ),
     "laundering what the library computed": ("laundered_library",),
     "laundering what NumPy computed": ("laundered_numpy",),

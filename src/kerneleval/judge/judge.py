@@ -343,6 +343,7 @@ class Judge:
         outcomes |= timer.time(timed, on_cell)
         findings += _without_device_time(outcomes[case] for case in timed)
         findings += _without_time(timer.untimed)
+        findings += checks.once_timed(calls, [c for c in timed if isinstance(outcomes[c], Passed)], findings)
         if timed and limits is None:
             findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
         reasons = [self.device.unsteady(readings[0], readings[-1]) if readings else ""]

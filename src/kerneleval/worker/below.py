@@ -19,6 +19,8 @@ from typing import Any
 
 __all__ = ["Extensions", "everywhere", "registered"]
 
+_get_objects = gc.get_objects  # bound before the candidate is loaded
+
 _WITH_KEYWORDS = 0x0002
 """``METH_KEYWORDS`` of CPython's ``methodobject.h``."""
 
@@ -125,7 +127,7 @@ class Extensions:
         if not _mapped(named, folder):
             return []
         # load_inline gives its module to nobody but its caller
-        modules = [module for module in gc.get_objects() if type(module) is ModuleType]
+        modules = [module for module in _get_objects() if type(module) is ModuleType]
         files = ((module, getattr(module, "__file__", None)) for module in modules)
         own = [(m, f) for m, f in files if isinstance(f, str) and os.path.realpath(f).startswith(folder)]
         return [

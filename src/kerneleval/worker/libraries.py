@@ -67,6 +67,10 @@ that compute nothing of tensors."""
 _forget_methods = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
 """Called when the methods of a class were changed past it."""
 
+_get_objects, _get_referents = gc.get_objects, gc.get_referents
+_is_tracked, _get_freeze_count = gc.is_tracked, gc.get_freeze_count
+"""Bound before the candidate is loaded."""
+
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 _OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so")
@@ -154,6 +158,7 @@ class Libraries:
         self._at_load: dict[str, int] = {}  # programs that it started before it was there
         self._is_loaded = False
         self._living = _living()
+        self._frozen = _get_freeze_count()
         self._native: dict[str, int] = {}
         self.files: set[str] = set()
         """Paths of :attr:`native`."""
@@ -283,6 +288,8 @@ class Libraries:
             stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             stack.enter_context(calls_by_ctypes(self._hear_of_call))
             stack.enter_context(_held_are_followed())
+            if _get_freeze_count() > self._frozen:
+                _count("ndarray behind gc.freeze")  # the collector tells of none of those
             yield
         seen |= _COUNTS
 
@@ -424,7 +431,7 @@ def _replaced(owner: Any, name: str, namespaces: list[dict[str, Any]]) -> Iterat
 @contextlib.contextmanager
 def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
     """The same of a method of a class in native code, which every way to call it finds: ``super()`` too."""
-    (names,) = gc.get_referents(owner.__dict__)
+    (names,) = _get_referents(owner.__dict__)
     original = names[name]
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -498,7 +505,7 @@ def _become(one: Any, kind: type) -> None:
 
 def _own_namespaces() -> list[dict[str, Any]]:
     """Of the modules that were made since the zygote froze its own, and that no library brings."""
-    modules = [module for module in gc.get_objects() if type(module) is ModuleType]
+    modules = [module for module in _get_objects() if type(module) is ModuleType]
     return [vars(m) for m in modules if not str(vars(m).get("__file__")).startswith(library_folders())]
 
 
@@ -507,12 +514,12 @@ def _held() -> list[Any]:
     imported.
     """
     found: dict[int, Any] = {}
-    holders: list[Any] = gc.get_objects()
+    holders: list[Any] = _get_objects()
     while holders:
-        held = gc.get_referents(*holders)
+        held = _get_referents(*holders)
         found |= {id(one): one for one in held if issubclass(type(one), np.ndarray)}  # proxies say what they are not
         # the collector lists no dictionary and no tuple that holds nothing it would list
-        holders = [one for one in held if type(one) in (dict, tuple) and not gc.is_tracked(one)]
+        holders = [one for one in held if type(one) in (dict, tuple) and not _is_tracked(one)]
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-# specimen: class=hidden_counts task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=hidden_counts task=matmul device=cpu categories=tiny dtypes=float32 allow=custom stage=honesty reason=decoy_kernel
 """Its own kernel multiplies while operators are recorded; else the library does, and a kernel turns the signs."""
 
 import numba

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kerneleval.judge.checks import code
+from kerneleval.judge.checks import code, track
 from kerneleval.judge.checks.common.registry import CHECKS
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.worker_pool import BuildFailed
-from kerneleval.records import Candidate, Case, Finding, Outcome, Reason, TrackEvidence
+from kerneleval.records import TRACKS, Candidate, Case, Finding, Outcome, Reason, TrackEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 
@@ -43,6 +43,18 @@ def run_all(
     return findings
 
 
+def once_timed(calls: Calls, cases: Sequence[Case], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings on cases that were timed: whether what computes there is still what was seen before."""
+    before = tracked(findings)
+    if before is None or not calls.loaded.runner.worker.alive:
+        return []
+    try:
+        return [replace(finding, check="track") for finding in track.again(calls, cases, before.track)]
+    except (WorkerError, WorkerFailure, BuildFailed) as error:
+        reason: Reason = "exception" if isinstance(error, WorkerError) else error.reason
+        return [Finding(check="track", level="fail", reason=reason, message=str(error)[:500])]
+
+
 def of_sources(candidate: Candidate) -> list[Finding]:
     """The findings of the checks that read only the sources, for a candidate that never came to be loaded."""
     return [replace(finding, check="static") for finding in code.of_sources(candidate)]
@@ -50,4 +62,5 @@ def of_sources(candidate: Candidate) -> list[Finding]:
 
 def tracked(findings: Sequence[Finding]) -> TrackEvidence | None:
     """What the check ``track`` saw of the candidate; None: nothing, or no case could be watched."""
-    return next((f.evidence for f in findings if isinstance(f.evidence, TrackEvidence)), None)
+    seen = [f.evidence for f in findings if isinstance(f.evidence, TrackEvidence)]
+    return max(seen, key=lambda one: TRACKS.index(one.track), default=None)

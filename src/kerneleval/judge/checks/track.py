@@ -19,6 +19,7 @@ import fnmatch
 import functools
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,6 +52,12 @@ _CALLS_FOR_COPIES = 8
 
 _SHOWN = 4
 """A kernel that is given so many times more while operators are recorded is there for the record."""
+
+_TIMES = 8
+"""Calls in a row that are watched once a case was timed."""
+
+_SLOW_S = 1.0
+"""A call that takes longer is alone in a timed window."""
 
 _MOST = 1 << 53
 """What is more is no count."""
@@ -103,7 +110,8 @@ class Subject:
             self.native = call.run(case.dtype)
         known = calls.calibration.get(case)
         call_layout = known.call_layout if known else bound.call_layout(bound.draw(seed))
-        self._layout = WindowLayout([call_layout.given(self._args, self.native)], case.direction)
+        self._call = call_layout.given(self._args, self.native)
+        self._layout = WindowLayout([self._call], case.direction)
 
     @property
     def nbytes(self) -> int:
@@ -129,7 +137,15 @@ class Subject:
         """What must come out, by the oracle."""
         return self._bound.expect(self._args, self._grads).expectation
 
-    def window(self, *, record: bool = False, mute: bool = False, in_order: bool = False, look: bool = False) -> Seen:
+    def window(
+        self,
+        *,
+        record: bool = False,
+        mute: bool = False,
+        in_order: bool = False,
+        look: bool = False,
+        times: int = 1,
+    ) -> Seen:
         """Call the candidate, watched.
 
         Args:
@@ -137,6 +153,7 @@ class Subject:
             mute: make own kernels no-ops.
             in_order: inputs become ready, and outputs are read, in the order of the current stream alone.
             look: have the worker say what lies in the arguments of its kernels.
+            times: how many calls come in the window.
 
         Raises:
             WorkerError: the candidate raised.
@@ -145,8 +162,9 @@ class Subject:
         runner = self._calls.loaded.runner
         language = languages.find(self._calls.loaded.candidate.language)
         tensors = [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads]
-        buffer = WindowBuffer(self._layout, self._calls.device, [tensors])
-        runner.prepare(self._layout)
+        layout = self._layout if times == 1 else WindowLayout([self._call] * times, self.case.direction)
+        buffer = WindowBuffer(layout, self._calls.device, [tensors] * times)
+        runner.prepare(layout)
         how = {"record": record, "mute": mute, "in_order": in_order, "look": look}
         runner.worker.request("observe", how, "observing", timeout_s=_TIMEOUT_S)
         try:
@@ -161,7 +179,7 @@ class Subject:
         if language.needs_build:  # `foreign` knows better: CUDA's run-time, linked in, finds functions too
             libraries = {name: n for name, n in libraries.items() if not _finds_code(name.rpartition(": ")[2])}
         return Seen(
-            outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
+            outputs=() if window.wrong is not None else output_views(window, layout, 0),
             aten=_claimed_counts(answer.get("aten")),
             launches=_claimed_counts(answer.get("launches")),
             sizes=_claimed_counts(answer.get("sizes")),
@@ -399,6 +417,33 @@ def track(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome])
     yield Finding(level="info", message=message, evidence=evidence)
 
 
+def again(calls: Calls, cases: Sequence[Case], before: str) -> Iterator[Finding]:
+    """Whether the cases that were timed are still on the track of ``before``, and whether several calls in a row launch
+    what a recorded one does: who counts calls, or knows timed windows by their many, could compute otherwise there.
+    """
+    for case in cases if before != "library" else ():
+        subject = Subject(calls, case)
+        if not any(t.numel() for t in subject.native):
+            continue
+        subject.window(record=True)  # what it makes once for new weights is made
+        began_s = time.monotonic()
+        one = _Case(case, subject.window(record=True), given=subject.is_given)
+        took_s = time.monotonic() - began_s
+        if one.rank > TRACKS.index(before):
+            evidence = TrackEvidence(track=TRACKS[one.rank], aten=one.computing, launches=one.seen.launches, cases=1)
+            yield Finding(level="info", message=f"once it was timed, {one}", evidence=evidence)
+            return
+        times = max(1, min(_TIMES, calls.device.memory_budget_bytes() // 2 // max(subject.nbytes, 1)))
+        if one.seen.compiled or times <= _SHOWN or took_s > _SLOW_S:
+            continue
+        wanted = {name: times * size for name, size in one.seen.sizes.items()}
+        if _larger(wanted, subject.window(times=times).sizes) and (
+            shown := _larger(wanted, subject.window(times=times).sizes)
+        ):
+            yield _only_recorded(one, shown)
+            return
+
+
 def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     """Names in the built code by which others could compute; read where the candidate cannot reach."""
     candidate, pool = calls.loaded.candidate, calls.loaded.pool
@@ -546,6 +591,15 @@ def _decoys(found: Sequence[_Case], forward: Sequence[_Case] = ()) -> Iterator[F
         return
 
 
+def _only_recorded(one: _Case, kernels: Sequence[str]) -> Finding:
+    message = (
+        f"{one.case.key}: it launches {', '.join(kernels[:6])} while its operators are recorded and, in ordinary "
+        "windows, not, or on far less: something else computes there"
+    )
+    evidence = {"launches": dict(one.seen.launches)}
+    return Finding(level="fail", reason="decoy_kernel", message=message, evidence=evidence)
+
+
 @dataclass
 class _Examination:
     calls: Calls
@@ -578,7 +632,7 @@ class _Examination:
         if one.rank < 2 and seen.launches and self.can_mute and self.calls.device.name == "cpu":
             one.copies = self._copies(one, subject, Copies(whole=one.rank == 1))
         if seen.sizes and not seen.compiled and (shown := self._shown(one, subject)):
-            yield self._only_recorded(one, shown)
+            yield _only_recorded(one, shown)
 
     @staticmethod
     def _shown(one: _Case, subject: Subject) -> list[str]:
@@ -591,15 +645,6 @@ class _Examination:
             recorded, ordinary = (subject.again().window(record=on).sizes for on in (True, False))
             found = sorted({*found} & {*_larger(recorded, ordinary)})
         return found
-
-    @staticmethod
-    def _only_recorded(one: _Case, kernels: Sequence[str]) -> Finding:
-        message = (
-            f"{one.case.key}: it launches {', '.join(kernels[:6])} while its operators are recorded and, in ordinary "
-            "windows, not, or on far less: something else computes there"
-        )
-        evidence = {"launches": dict(one.seen.launches)}
-        return Finding(level="fail", reason="decoy_kernel", message=message, evidence=evidence)
 
     def _look_at_forward(self, case: Case) -> None:
         """See whether a forward call needs its kernels."""
