@@ -77,7 +77,17 @@ TAMPERING = {
     "import signal\nsignal.signal(15, lambda *a: None)": ("warn", "load", "handles signal 15"),
     "import torch\nfor i in range(100):\n    try:\n        open(f'/proc/self/fd/x{i}')\n    except OSError: pass\n"
     "torch.equal = print": ("fail", "load", "replaced torch.equal"),
-    "import torch\ntorch.autograd._enable_record_function(True)": ("fail", "load", "recording of operators off"),
+    "import torch\ntorch.autograd._enable_record_function(True)": (
+        "fail",
+        "load",
+        "recording of operators off (torch.autograd._enable_record_function), in candidate.py:2",
+    ),
+    "import torch\nof = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])\nof.start()\n"
+    "of.toggle_collection_dynamic(False, [torch.profiler.ProfilerActivity.CPU])\nof.stop()": (
+        "fail",
+        "load",
+        "toggle_collection_dynamic",
+    ),
     "import torch\nfrom concurrent.futures import ThreadPoolExecutor as P\na, k = torch.ones(1), "
     "torch._C.DispatchKey.CPU\n"
     "P(1).submit(torch.ops.aten.abs.default.redispatch, torch._C.DispatchKeySet(k), a).result()": (

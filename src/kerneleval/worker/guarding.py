@@ -163,19 +163,22 @@ class Guard:
         self, switch: Callable[..., Any], what: str, concerns: Callable[[Any], bool] = lambda _first: True
     ) -> Callable[..., Any]:
         def noting(*args: Any, **keywords: Any) -> Any:
-            if self._is_asked_by(sys._getframe(1)) and concerns(args[0] if args else None):
-                self.note("fail", what)
+            if self._is_asked_by(frame := sys._getframe(1)) and concerns(args[0] if args else None):
+                self._note_use(what, frame)
             return switch(*args, **keywords)
 
         return noting
+
+    def _note_use(self, what: str, frame: FrameType) -> None:
+        self.note("fail", f"{what}, in {_place(frame)}" if self._is_own_frame(frame) else what)
 
     def _watch_calls_by_key(self) -> None:
         """See who takes the function of an operator that calls the kernel of a dispatch key."""
         name = "_op_dk"
 
         def taken(operator: Any) -> Any:
-            if self._is_asked_by(sys._getframe(1)) and _is_brought(operator):
-                self.note("fail", f"calls PyTorch's operators below their recording (torch._ops.OpOverload.{name})")
+            if self._is_asked_by(frame := sys._getframe(1)) and _is_brought(operator):
+                self._note_use(f"calls PyTorch's operators below their recording (torch._ops.OpOverload.{name})", frame)
             try:
                 return vars(operator)[name]
             except KeyError:

@@ -360,10 +360,13 @@ class _Case:
         return 1 if self.computing or self.opaque or self.seen.extensions or self.seen.packages else 0
 
     def __str__(self) -> str:
-        names = ", ".join(sorted(self.computing)[:6])
+        started = sorted(name[8:] for name in self.computing if name.startswith("process."))
+        names = ", ".join(sorted(name for name in self.computing if not name.startswith("process."))[:6])
         kernels = ", ".join(sorted(self.seen.launches)[:6])
         text = f"{self.case.key}: " + (f"launches {kernels}" if kernels else "launches no kernel of its own")
-        text += f"; computes with {names}" if names else "; no arithmetic of a library"
+        text += f"; computes with {names}" if names else "" if started else "; no arithmetic of a library"
+        if started:
+            text += f"; starts processes ({', '.join(started[:6])}), which may compute with anything"
         if self.opaque:
             text += f"; what its operators {', '.join(self.opaque[:6])} dispatch is not seen"
         if self.seen.extensions:
@@ -594,7 +597,7 @@ def _decoys(found: Sequence[_Case], forward: Sequence[_Case] = ()) -> Iterator[F
 def _only_recorded(one: _Case, kernels: Sequence[str]) -> Finding:
     message = (
         f"{one.case.key}: it launches {', '.join(kernels[:6])} while its operators are recorded and, in ordinary "
-        "windows, not, or on far less: something else computes there"
+        "windows, not, or on far less: something else computes there (launch the same kernels in every call)"
     )
     evidence = {"launches": dict(one.seen.launches)}
     return Finding(level="fail", reason="decoy_kernel", message=message, evidence=evidence)
