@@ -100,7 +100,7 @@ def _server(device: str, arch: str, environment: dict[str, str]) -> Channel:
 
 def _use_huge_pages() -> None:
     """Hold what this process has in memory by pages of 2 MiB, where the kernel can (Linux 6.1): a fork copies an entry
-    for every page, and of these there are 512 times fewer. Users' zygotes do not: a baseline made before, and a candidate
+    for every page, and of these there are 512 times fewer. Users do not: a baseline made before, and a candidate
     made after, might differ in speed.
     """
     if not Path("/proc/self/maps").exists():
