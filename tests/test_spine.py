@@ -10,13 +10,13 @@ import pytest
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "spine.py"
 
-MOST = 60
+MOST = 62
 """Files of the judge's process. Before it is raised: can what a file does be data, or stand where it is used?"""
 
 
 @pytest.mark.serial  # it waits until the device is its own
 @pytest.mark.slow
-def test_one_verdict_runs_through_at_most_sixty_files() -> None:
+def test_one_verdict_runs_through_at_most_62_files() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--list"], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     *listed, last = done.stdout.splitlines()

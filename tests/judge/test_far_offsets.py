@@ -17,7 +17,7 @@ from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.pipeline import check
 from kerneleval.records import FAR, Case, Protocol, TensorSpec, UsageError
-from kerneleval.tasks import all_tasks, find, secret_sizes, shapes
+from kerneleval.tasks import all_tasks, far_offsets, find, shapes
 from kerneleval.tasks.case_keys import read_case
 
 BUDGET = shapes.Budget(memory_bytes=16 << 20, flops=600_000_000)
@@ -26,7 +26,7 @@ ROOM = 7 << 30
 
 
 def drawn_for(name: str) -> list[Case]:
-    return list(secret_sizes.far_cases(find(name), shapes.plan(find(name), Protocol(), BUDGET)))
+    return list(far_offsets.far_cases(find(name), shapes.plan(find(name), Protocol(), BUDGET)))
 
 
 @pytest.mark.parametrize("name", ["gelu", "sum", "layer_norm", "index_select", "transpose", "matmul"])
@@ -36,17 +36,17 @@ def test_offsets_of_some_cases_exceed_31_bits(name: str) -> None:
     assert apart.layout == FAR and apart.dtype in ("float16", "bfloat16")
     (first, *_) = task.arguments(apart.dims_map, apart.dtype)
     assert isinstance(first, TensorSpec)
-    extent, strides = secret_sizes.far_apart(first.shape)
+    extent, strides = far_offsets.far_apart(first.shape)
     last = sum((size - 1) * step for size, step in zip(first.shape, strides, strict=True))
     assert last >= 1 << 31 and extent == last + 1 < (1 << 31) + (1 << 20)
     assert len(many) == (name in ("gelu", "sum", "layer_norm"))
     for case in many:
         (first, *_) = task.arguments(case.dims_map, case.dtype)
-        rows = secret_sizes.repeated_rows(case, "M")
+        rows = far_offsets.repeated_rows(case, "M")
         assert isinstance(first, TensorSpec) and first.numel > 1 << 31
         assert 16 <= rows <= 48 and case.dims_map["M"] % rows == 0
     for case in (apart, *many):
-        assert secret_sizes.is_far(task, case)
+        assert far_offsets.is_far(task, case)
         assert read_case(case.key, task, Protocol(), shapes.plan(task, Protocol(), BUDGET), 80 << 27) == case
         with pytest.raises(UsageError, match="at most 0 GiB can be judged here"):
             read_case(case.key, task, Protocol(), shapes.plan(task, Protocol(), BUDGET), 1 << 20)
@@ -60,7 +60,7 @@ def test_sizes_beyond_the_limits_that_need_no_64_bits_are_none() -> None:
         read_case("gelu/forward/M=9,N=9/float16/far/outlier", find("gelu"), Protocol(), planned, 80 << 27)
 
 
-ALONE = sorted(name for name, task in all_tasks().items() if task.table.folded and secret_sizes.rows_alone(task))
+ALONE = sorted(name for name, task in all_tasks().items() if task.table.folded and far_offsets.rows_alone(task))
 
 
 @pytest.mark.parametrize("name", ALONE)

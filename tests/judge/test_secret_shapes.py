@@ -18,7 +18,7 @@ from kerneleval.judge.probes.calls import other_scalars
 from kerneleval.judge.probes.cells import _among_taken, no_long_rows
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
-from kerneleval.tasks import find, secret_sizes, shapes
+from kerneleval.tasks import find, secret_sizes, shapes, special_sizes
 
 OPTIONS: dict[str, Any] = {
     "dtypes": ("float32",),
@@ -196,16 +196,16 @@ def test_rows_of_a_table_may_be_many_where_no_row_is_long() -> None:
     case = Case(
         task="embedding", direction="forward", dims=(("B", 2), ("L", 3), ("V", 70_000), ("D", 8)), dtype="float32"
     )
-    assert task.allows(case.dims_map) and not secret_sizes.beyond_16_bits(task, case)
+    assert task.allows(case.dims_map) and not special_sizes.beyond_16_bits(task, case)
     plane = Case(task="argmax_middle", direction="forward", dims=(("B", 2), ("M", 70_000), ("N", 2)), dtype="float32")
-    assert secret_sizes.beyond_16_bits(find("argmax_middle"), plane)
+    assert special_sizes.beyond_16_bits(find("argmax_middle"), plane)
 
 
 def test_rows_beyond_16_bits_are_told_from_large_numbers_of_rows(judge: Judge) -> None:
     task = find("amax")
     planned = judge.plan(task, Protocol(timed=False, dtypes=("float32",), directions=("forward",)))
     cases = secret_sizes.secret_cases(task, tuple(planned), shapes.Budget(memory_bytes=64 << 20, flops=1_000_000_000))
-    far = [case for case in cases if secret_sizes.beyond_16_bits(task, case)]
+    far = [case for case in cases if special_sizes.beyond_16_bits(task, case)]
     assert far and all(case.dims_map["N"] > 65_535 for case in far)
     rest = [case.dims_map for case in cases if case not in far]
     assert max(dims["N"] for dims in rest) <= 8192 < 65_535 < max(dims["M"] for dims in rest)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from kerneleval.records import Case, Direction, Protocol
-from kerneleval.tasks import find, secret_sizes, shapes
+from kerneleval.tasks import find, shapes, special_sizes
 from kerneleval.tasks.secret_sizes import secret_cases
 
 CPU = shapes.Budget(memory_bytes=4 << 20, flops=75_000_000)
@@ -111,7 +111,7 @@ def test_each_dim_of_a_matrix_lies_beside_a_multiple_of_64_on_either_side() -> N
     one less than a multiple of 4096. A transpose that lost the last corner where both were above passed.
     """
     task = find("add")
-    found = [list(secret_sizes._beside_blocks(task, "forward", lambda _: True))[1] for _ in range(200)]
+    found = [list(special_sizes._beside_blocks(task, "forward", lambda _: True))[1] for _ in range(200)]
     sides = [(dims["M"] % 64, dims["N"] % 64) for dims in found]
     for pair in ((1, 1), (1, 63), (63, 1), (63, 63)):
         assert sides.count(pair) > 20
@@ -122,14 +122,14 @@ def test_each_dim_of_a_matrix_lies_beside_a_multiple_of_64_on_either_side() -> N
 def test_sizes_of_one_dim_lie_beside_4096() -> None:
     task = find("gelu")
     dim = next(dim for dim in task.dims if dim.name == "N")
-    assert secret_sizes._flat(task, [dim], lambda _: True) == {"N": 4097}
+    assert special_sizes._flat(task, [dim], lambda _: True) == {"N": 4097}
 
 
 def test_rows_exceed_what_a_grid_dim_has_where_the_budget_is_large() -> None:
     task, large = find("gelu"), 1 << 30
-    (dims,) = secret_sizes._tall(task, large, lambda _: True, lambda _: True)
+    (dims,) = special_sizes._tall(task, large, lambda _: True, lambda _: True)
     assert dims["M"] > 65_535
-    (dims,) = secret_sizes._tall(find("matmul"), large, lambda _: True, lambda _: True)
+    (dims,) = special_sizes._tall(find("matmul"), large, lambda _: True, lambda _: True)
     assert 4096 < dims["M"] <= 8192
 
 
@@ -138,7 +138,7 @@ def test_columns_of_tall_cases_are_few_and_many() -> None:
     columns = [
         dims["N"]
         for _ in range(200)
-        for dims in secret_sizes._tall(task, 4 << 20, lambda _: True, lambda dims: dims["M"] * dims["N"] <= 1 << 17)
+        for dims in special_sizes._tall(task, 4 << 20, lambda _: True, lambda dims: dims["M"] * dims["N"] <= 1 << 17)
     ]
     assert sum(count <= 8 for count in columns) > 20
     assert sum(count > 16 for count in columns) > 40

@@ -52,7 +52,7 @@ from kerneleval.records import (
     tell,
 )
 from kerneleval.tasks import shapes
-from kerneleval.tasks.secret_sizes import is_far
+from kerneleval.tasks.far_offsets import is_far
 
 _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import cast
 
 from kerneleval.records import FAR, Case, Direction, Protocol, Task, UsageError
-from kerneleval.tasks.secret_sizes import FAR_ELEMENTS, FAR_PARTS, TALLEST, beyond, far_bytes, is_far, rows_alone
+from kerneleval.tasks.far_offsets import FAR_ELEMENTS, FAR_PARTS, beyond, far_bytes, is_far, rows_alone
 from kerneleval.tasks.shapes import EDGE, case_bytes, dims_text, judged_in
+from kerneleval.tasks.special_sizes import TALLEST
 
 FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
 """What a key is made of."""

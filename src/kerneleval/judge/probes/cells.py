@@ -42,9 +42,11 @@ from kerneleval.records import (
     TensorSpec,
     new_secret,
 )
+from kerneleval.tasks.far_offsets import far_bytes, far_cases, is_far
 from kerneleval.tasks.formats.problem_file import is_of_constructor
-from kerneleval.tasks.secret_sizes import beyond_16_bits, far_bytes, far_cases, is_far, other_ranks, secret_cases
+from kerneleval.tasks.secret_sizes import other_ranks, secret_cases
 from kerneleval.tasks.shapes import Budget, is_timed
+from kerneleval.tasks.special_sizes import beyond_16_bits
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _MOST_CRASHES = 3

@@ -1,4 +1,4 @@
-"""Cases in which offsets exceed 31 bits (``tasks/secret_sizes.far_cases``): few items far apart, and many rows.
+"""Cases in which offsets exceed 31 bits (``tasks/far_offsets.far_cases``): few items far apart, and many rows.
 
 Of many rows a few are drawn, which the others repeat, so the reference runs on few. Parts of the outputs are compared
 with what is right for these: the first, the last, those about offset 2^31, and secret ones.
@@ -30,7 +30,7 @@ from kerneleval.records import (
     UsageError,
     new_secret,
 )
-from kerneleval.tasks.secret_sizes import FAR_ELEMENTS, FAR_PARTS, far_apart, repeated_rows
+from kerneleval.tasks.far_offsets import FAR_ELEMENTS, FAR_PARTS, far_apart, repeated_rows
 
 _SECRET_PARTS = 4
 """Parts of many rows that are compared at secret places."""

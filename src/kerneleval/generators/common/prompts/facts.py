@@ -26,8 +26,8 @@ from kerneleval.records import (
     TensorSpec,
     UsageError,
 )
+from kerneleval.tasks.far_offsets import rows_alone
 from kerneleval.tasks.sampling import RANGES, draw, exists
-from kerneleval.tasks.secret_sizes import rows_alone
 
 _EXAMPLE_SEED = -1
 """Suite seed of the shapes at which costs are given. A plan draws others: its hypercubes have more rows than one."""
