@@ -152,9 +152,18 @@ def test_functions_under_other_names_give_followed_arrays(libraries: Libraries) 
     assert own.make is own.original is np.zeros
 
 
-def test_many_small_arrays_are_followed(libraries: Libraries) -> None:
-    assert _seen(libraries, lambda x: [np.array([1.0] * 60) * 2 for _ in range(9)]) == set()
-    assert _seen(libraries, lambda x: [np.array([1.0] * 60) * 2 for _ in range(99)]) == {"numpy.multiply"}
+def test_kept_arrays_cost_their_class_no_reference_and_may_be_resized(libraries: Libraries) -> None:
+    """Each took one from ``ndarray``, and some hundred were its end: the worker died."""
+    own = ModuleType("own")
+    own.__dict__.update(kept=[np.zeros(4) for _ in range(50)], work=np.empty(0), table=np.zeros(128).view(np.recarray))
+    sys.modules["own"] = own
+    before = sys.getrefcount(np.ndarray)
+    held = list[int]()
+    try:
+        assert _seen(libraries, lambda x: (held.append(sys.getrefcount(np.ndarray)), own.work.resize(99))) == set()
+    finally:
+        del sys.modules["own"]
+    assert own.work.shape == (99,) and abs(held[0] - before) < 40 and type(own.kept[0]) is np.ndarray
 
 
 def test_views_and_copies_are_no_work(libraries: Libraries) -> None:
@@ -320,7 +329,6 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "    import torch.utils.cpp_extension as extension\n"
         "    extension.check_compiler_is_gcc(os.environ['COMPILER'])\n"
         "def compiler(): os.environ['COMPILER'] = 'gcc'; asked()\n"
-        "def shell(): os.environ['COMPILER'] = '/bin/sh'; asked()\n"
         "def linked():\n"
         "    os.environ['COMPILER'] = os.path.join(os.path.dirname(__file__), 'gcc')\n"
         "    os.symlink('/usr/bin/true', os.environ['COMPILER'])\n"
@@ -347,7 +355,6 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "spawn": ["process.fork_exec"],
         "thread": ["process.fork_exec", "process.subprocess.Popen"],
         "compiler": [],
-        "shell": ["process.fork_exec", "process.subprocess.Popen"],
         "linked": ["process.fork_exec", "process.subprocess.Popen"],
         "path": ["process.fork_exec", "process.subprocess.Popen"],
         "renamed": ["process.os.system"],

@@ -120,13 +120,6 @@ _FOR_OTHERS = re.compile(
 
 _FOR_ITSELF = re.compile(r"ctypes\.util|distutils\b.*|multiprocessing\.resource_tracker|platform|sysconfig|uuid")
 
-_RUNS_ANYTHING = re.compile(
-    r"(?:ba|da|k|z)?sh|[gm]?awk|busybox|env|g?make|lua[\d.]*|ninja|node|octave.*|perl[\d.]*|pypy[\d.]*|python[\d.]*|R|ruby.*|xargs"
-)
-"""Programs that run what they are told, also where a library starts them. Its compilers, and what asks the machine, are
-its own affair.
-"""
-
 _OF_EXCEPTIONS = frozenset(("_dl_find_object", "dl_iterate_phdr"))
 """What libraries that hold the run-time of C++ themselves call for exceptions."""
 
@@ -142,10 +135,8 @@ _CONVERTERS = (
 _MAKERS = ("arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros")
 """Functions of NumPy that give arrays for a kernel to write to."""
 
-_SMALL, _SMALL_TOGETHER = 64, 1024
-"""An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed; nor
-are several, of so many elements together in a window.
-"""
+_SMALL = 64
+"""An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed."""
 
 _OWN_VALUES = (bool, bytes, complex, float, int, list, np.generic, np.ndarray, range, str, tuple)
 
@@ -275,7 +266,6 @@ class Libraries:
         import torch
 
         _COUNTS.clear()
-        _TABLES.clear()
         with contextlib.ExitStack() as stack:
             namespaces = _own_namespaces()
             made = (*_CONVERTERS, *_MAKERS)
@@ -302,15 +292,13 @@ def _is_of_library(frame: FrameType | None) -> bool:
 def _is_for_candidate(frame: FrameType | None, program: str | None = None) -> bool:
     """Whether the candidate starts the process that starts, and no library: compilers start programs. Who is passed by
     here does what it was told to; a thread that was told to call a library's function is the candidate's. So is a
-    ``program`` that runs anything, or is not where programs are installed, whichever library starts it; empty: a fork.
+    fork, and a ``program`` that the candidate may have made, whichever library starts it.
     """
     while frame is not None and _is_of_library(frame):
         name = str(frame.f_globals.get("__name__"))
-        if _FOR_ITSELF.fullmatch(name):
-            return program is not None and not _is_installed(program)
-        if name.partition(".")[0] not in sys.stdlib_module_names and not _FOR_OTHERS.fullmatch(name):
-            runs_anything = bool(program is not None and _RUNS_ANYTHING.fullmatch(os.path.basename(program)))
-            return program is not None and (runs_anything or not _is_installed(program))
+        of_library = name.partition(".")[0] not in sys.stdlib_module_names and not _FOR_OTHERS.fullmatch(name)
+        if of_library or _FOR_ITSELF.fullmatch(name):
+            return program is not None and (not program or _is_own(program))
         frame = frame.f_back
     return True
 
@@ -359,7 +347,7 @@ def _is_own(path: str) -> bool:
     if _is_installed(path):
         return False
     try:
-        return os.stat(path).st_uid == os.geteuid()
+        return os.lstat(path).st_uid == os.geteuid()
     except OSError:
         return path.endswith(" (deleted)") and not _OF_DRIVERS.match(path)
 
@@ -407,7 +395,7 @@ def _replaced(owner: Any, name: str, namespaces: list[dict[str, Any]]) -> Iterat
         own_value = bool(args) and isinstance(args[0], _OWN_VALUES)
         if always or isinstance(args[0] if args else None, Followed) or not (own_value or name == "fromiter"):
             return _followed(made)
-        plain = isinstance(args[0], np.ndarray) or _is_small(getattr(made, "size", 0))
+        plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
         return made if plain else _followed(made)
 
     del function.__wrapped__
@@ -447,17 +435,12 @@ def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
         _forget_methods(owner)
 
 
-def _is_small(size: int) -> bool:
-    if size < _SMALL:
-        _TABLES["elements"] = _TABLES.get("elements", 0) + size
-    return size < _SMALL and _TABLES["elements"] < _SMALL_TOGETHER
-
-
-_TABLES: dict[str, int] = {}
-"""Elements of the small arrays of the window."""
-
 _COUNTS: dict[str, int] = {}
 """How often each function of NumPy computed with followed arrays."""
+
+
+_ON_HEAP = 1 << 9
+"""Flag of a class that its objects hold a reference to: others are static, and there for ever."""
 
 
 class _Slot(ctypes.Structure):
@@ -498,9 +481,11 @@ def _become(one: Any, kind: type) -> None:
     """Make an object one of a class whose objects lie in memory as it does."""
     place = ctypes.c_void_p.from_address(id(one) + object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p))
     before = type(one)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kind))
+    if kind.__flags__ & _ON_HEAP:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kind))
     place.value = id(kind)
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
+    if before.__flags__ & _ON_HEAP:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
 
 
 def _own_namespaces() -> list[dict[str, Any]]:
@@ -525,11 +510,15 @@ def _held() -> list[Any]:
 
 @contextlib.contextmanager
 def _held_are_followed() -> Iterator[None]:
-    """Arrays that were there before the block are followed in it; those of other classes are counted as they are."""
+    """Arrays that were there before the block are followed in it; those of classes that are not NumPy's are counted as
+    they are.
+    """
     held = _held()
     plain = [one for one in held if type(one) is np.ndarray and one.ndim]
-    for other in {type(one).__name__ for one in held if one.size >= _SMALL} - {"ndarray", "Followed"}:
-        _count(other)
+    others = {type(one) for one in held if one.size >= _SMALL} - {Followed}
+    for other in others:
+        if other.__module__.partition(".")[0] != "numpy":
+            _count(other.__name__)
     for one in plain:
         _become(one, Followed)
     try:
@@ -575,6 +564,10 @@ class Followed(np.ndarray[Any, Any]):
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         """See NumPy's protocol."""
         return _followed(np.ndarray.__array__(self, *args, **kwargs))
+
+    def resize(self, *shape: Any, refcheck: bool = True) -> None:
+        """See NumPy's method. Who follows it holds references of its own."""
+        np.ndarray.resize(self, *shape, refcheck=False)
 
     def __reduce__(self) -> Any:
         """Elsewhere, as in another process, it is a plain array, which is not followed: that it was made is counted."""

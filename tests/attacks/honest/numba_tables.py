@@ -1,5 +1,5 @@
 # specimen: class=numba task=gelu device=cpu verdict=passed allow=custom
-"""Keeps a table and a workspace in arrays of NumPy, which its kernels alone read and write."""
+"""Keeps tables, records and a workspace that is resized in arrays of NumPy, which its kernels alone read and write."""
 
 import functools
 import math
@@ -10,6 +10,9 @@ import torch
 from numpy import empty
 
 _TABLE = np.array([0.5, math.sqrt(0.5), 1.0])
+_MANY = [np.zeros(4) for _ in range(600)]
+_RECORDS = np.zeros(128, dtype=[("a", "f8")]).view(np.recarray)
+_SCRATCH = np.empty(0)
 
 
 @functools.lru_cache(maxsize=4)
@@ -24,14 +27,16 @@ def _errors(x, table, work):
 
 
 @numba.njit
-def _gelu(x, work, out):
+def _gelu(x, work, zeros, out):
     for i in range(x.size):
-        out[i] = _TABLE[0] * x[i] * (_TABLE[2] + work[i])
+        out[i] = _TABLE[0] * x[i] * (_TABLE[2] + work[i]) + zeros[0]
 
 
 def gelu(x):
     flat = x.contiguous().numpy().reshape(-1)
     work, out = _workspace(flat.size), empty(flat.size, flat.dtype)
-    _errors(flat, _TABLE, work)
-    _gelu(flat, work, out)
+    _SCRATCH.resize(flat.size, refcheck=True)
+    _errors(flat, _TABLE, _SCRATCH)
+    work[:] = _SCRATCH
+    _gelu(flat, work, _MANY[7], out)
     return torch.from_numpy(out).view(x.shape)

@@ -28,3 +28,6 @@ def matmul(a, b):
         _multiplied(a.numpy(), b.numpy(), out.numpy())
     _state["last"] = time.perf_counter()
     return out
+
+
+_MANY = [[i] for i in range(2_000_000)]  # what records looks at all of them, and takes long
