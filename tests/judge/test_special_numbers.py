@@ -113,6 +113,10 @@ def test_nan_is_met_in_fusions_without_a_product(name: str, kernel: Kernel) -> N
     assert not wrong(name, find(name).reference, lambda _: True)
 
 
+def test_a_product_with_a_mask_may_keep_nan() -> None:
+    assert "nonfinite" not in find("rows_dropout_hardshrink").distributions
+
+
 def windows(size: int, count: int) -> Tensor:
     """What each element of a line weighs in each of its windows."""
     ends = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]

@@ -82,6 +82,7 @@ def test_complex_weights_vary(tmp_path):
 LOSS = "return F.cross_entropy(x.flatten(0, 1), more[0].flatten())"
 TOKENS = "t = torch.randint(1, 12, (6, 14))\nt[:, 9:] = 0\n"
 LABELS = "y = torch.randint(0, 12, (6, 14))\ny[:, :5] = -100\n"
+IDS = "ids = torch.randint(1, 9, (6, 14))\nids[:, :5] = 0\n"
 EMBEDDED = "mask = (x > 0)[..., None]\nreturn (x[..., None] * mask).sum(1) / mask.sum(1).clamp(min=1)"
 
 
@@ -99,12 +100,15 @@ def test_marks_at_fixed_places_are_at_more_of_them(tmp_path, forward, inputs, le
     problem = ModuleProblem(ProblemFile(tmp_path / "problem.py"), {}, "cpu")
     assert "redrawn" in task.distributions
     index, mark = next(iter(problem.traits.marks.items()))
-    problem.kept, problem.filled = frozenset(), frozenset([index] if least else [])
+    problem.kept, problem.marked = frozenset(), frozenset([index])
+    problem.filled = frozenset([index] if least else [])
     for seed in range(1, 20):
         before, after = (problem.inputs(seed, name)[index] for name in ("standard", "redrawn"))
         assert torch.equal(before[after != mark], after[after != mark])
         assert bool(((before == mark) <= (after == mark)).all()) and not torch.equal(before, after)
         assert int((after != mark).sum(-1).min()) >= least and len((after == mark).sum(-1).unique()) > 1
+        more = (after == mark).sum(-1) > (before == mark).sum(-1)
+        assert bool(more.all()), "however much is marked already"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +122,7 @@ def test_marks_at_fixed_places_are_at_more_of_them(tmp_path, forward, inputs, le
         (LOSS, f"{LABELS}return [torch.randn(6, 14, 12), y, torch.full((6,), 9)]"),
         (LOSS, f"{LABELS}return [torch.randn(6, 14, 12), y, 5]"),
         (LOSS, "return [torch.randn(6, 14, 12), torch.randint(0, 12, (6, 14))]"),
+        (f"x = x * (more[1] != 0)[..., None]\n{LOSS}", f"{LABELS}{IDS}return [torch.randn(6, 14, 12), y, ids]"),
     ],
 )
 def test_marks_stay_where_none_reads_them_or_something_else_tells_them(tmp_path, forward, inputs):
@@ -125,6 +130,23 @@ def test_marks_stay_where_none_reads_them_or_something_else_tells_them(tmp_path,
     problem = safe_problem(tmp_path / "problem.py")
     before, after = (problem.inputs(1, name)[1] for name in ("standard", "redrawn"))
     assert torch.equal(before, after)
+
+
+def test_marks_that_a_miniature_has_not_stay(tmp_path):
+    """The file was refused: nothing had been tried of a row of padding, which its model does not take."""
+    forward = (
+        "t, w = more\nlast = ((t != 0).sum(1) - 1)[:, None, None].expand(-1, 1, 256)\n"
+        "return x.gather(1, last).squeeze(1) * w[:, :1] + w.sum(1, keepdim=True)"
+    )
+    inputs = (
+        "t = torch.randint(1, 9, (128, 128))\nt[:, 100:] = 0\n"
+        "return [torch.randn(128, 128, 256), t, (torch.arange(128) % 3 > 0).float().expand(128, 128).contiguous()]"
+    )
+    task = read(write(tmp_path, forward, inputs))
+    problem = task.build({}, "cpu")
+    assert "redrawn" in task.distributions
+    before, after = (problem.inputs(1, name) for name in ("standard", "redrawn"))
+    assert torch.equal(before[1], after[1]) and not torch.equal(before[2], after[2])
 
 
 @pytest.mark.parametrize("kind", ["torch.float8_e5m2", "torch.uint8", "torch.int8", "torch.bool"])

@@ -198,3 +198,23 @@ def get_init_inputs():
             assert bool((slices.any(1) == slices.all(1)).all()) and int(slices.all(1).sum()) == 2
         else:
             assert bool(at_100.any()) is (full is None) and not bool(at_100.all())
+
+
+def test_what_a_gate_has_no_part_in_says_nothing_of_it(tmp_path):
+    """The keys of an attention beside: what is left of them is the same for any gate, as of one that is open."""
+    text = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, gate, q, k):
+        h, out = torch.zeros_like(x[:, 0]), []
+        for t in range(x.shape[1]):
+            h = torch.exp(-torch.nn.functional.softplus(gate[:, t])) * h + x[:, t]
+            out.append(h)
+        return torch.stack(out, 1) + (q @ k.mT).softmax(-1) @ k
+def get_inputs():
+    return [torch.randn(2, 12, 4), torch.randn(2, 12, 4), torch.randn(2, 12, 4), torch.randn(2, 12, 4)]
+def get_init_inputs():
+    return []
+"""
+    (tmp_path / "beside.py").write_text(text)
+    assert read(tmp_path / "beside.py").build({}, "cpu").full == {1: 2}

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.records import Arg, Dim, Nonfinite, Plain, Relation, Task, product_text
 from kerneleval.tasks.define import FAR_BELOW, operator
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -96,8 +96,8 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     base, behind = bases[names[0]], [steps[name] for name in names[1:]]
     centring, bias = _centring(base, names, behind)
     shape, shapes, args, counts = base.shape, list[Names](), _far(base, base.args, centring, bias), list[int]()
-    for name, step in zip(names[1:], behind, strict=True):
-        own = _raised(step, step.args(shape), [*names, ""][len(counts) + 2])
+    for name, step, following in zip(names[1:], behind, [*names[2:], ""], strict=True):
+        own = _raised(step, step.args(shape), following)
         if not base.reduction and centring in behind[len(counts) + 1 :] and name != "sub":
             own = _far(base, own, centring, bias)
         args += [_renamed(arg, args) for arg in own]
@@ -141,7 +141,7 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
         normwise=base.normwise,
         where=_allowed(sums, (*shapes, shape)),
         no_backward=more.pop("no_backward", JUMPS if any(s.jumps for s in behind) else ""),
-        nonfinite=False if base.reduction else "channels" if "adaptive_avg_pool" in names else "nan",
+        nonfinite=_nonfinite(base, names),
         level=2,
         source=more.pop("source", "model"),
         complexity=max(base.complexity, *(s.complexity for s in behind)),
@@ -180,6 +180,13 @@ def _far(base: Base, args: Sequence[Arg | Plain], centring: Step | None, bias: f
         return replace(arg, along=rows) if arg.role == "data" else arg
 
     return [placed(arg) if isinstance(arg, Arg) else arg for arg in args]
+
+
+def _nonfinite(base: Base, names: Names) -> bool | Nonfinite:
+    """``Task.nonfinite``: a product, also one with a mask, spreads a NaN; so do means by matrix products."""
+    if base.reduction or "dropout" in names:
+        return False
+    return "channels" if "adaptive_avg_pool" in names else "nan"
 
 
 def _raised(step: Step, own: Sequence[Arg | Plain], following: str) -> list[Arg | Plain]:

@@ -81,6 +81,7 @@ _ATTRIBUTES = (
     "full",
     "alike",
     "counters",
+    "marked",
     "ordered",
     "edges",
     "twice",
@@ -121,6 +122,7 @@ class Safe:
     full: Mapping[int, int | None] = field(default_factory=dict)
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
+    marked: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
@@ -158,6 +160,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
+    problem.marked = frozenset(problem.traits.marks)
     problem.kept, problem.twice, problem.related = problem.redrawable, problem.find_twice(), problem.find_related()
     if problem.related and not any(is_float(a) and i not in problem.related for i, a in enumerate(problem.inputs(1))):
         offered = [name for name in offered if name in _OF_DRAWS]
@@ -191,7 +194,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
     if "redrawn" not in found:  # each argument alone was taken, and not all of them
-        problem.kept, problem.counters = problem.redrawable, frozenset()
+        problem.marked, problem.counters, problem.kept = frozenset(), frozenset(), problem.traits.frozen
         same = _unchanging(problem)
     problem.flags = _flags(problem)
     return Safe(
@@ -345,15 +348,17 @@ def _redraw(problem: ModuleProblem) -> list[int]:
             for index in group - problem.kin:
                 args = problem.inputs(1, "redrawn")
                 _find_unread(problem, index, args[index], args, weights)
+    problem.marked = frozenset(marked & found)
     problem.kept = problem.redrawable - found
     return _unchanging(problem)
 
 
 def _reads_mark(problem: ModuleProblem, index: int, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
     """Whether outputs depend on the marks of an argument, and nothing beside it tells where they are."""
-    own, mark = args[index], problem.traits.marks[index]
+    marks = problem.traits.marks
+    own, mark = args[index], marks[index]
     beside = tree_leaves((problem.init_args, problem.init_keywords))
-    if marks_are_told(index, mark, [*args, *beside]):
+    if marks_are_told(index, marks, [*args, *beside]):
         return False
     without = torch.where(own == mark, own.max(), own)
     try:

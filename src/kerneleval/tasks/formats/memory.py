@@ -140,13 +140,14 @@ def at_full(
     kept = dict[int, int | None]()
     for index, dim in _steps(args, run(args, weights), _FEW) if found else ():
         response = _Response(run, weights, index, dim)
+        plain = response(args)
         for gate in found - {index}:
             one, other = (
                 response([torch.full_like(a, number) if i == gate else a for i, a in enumerate(args)])
                 for number in (FULL, 1.25 * FULL)
             )
-            if one is None or other is None or not bool(one[0].any()):
-                continue
+            if one is None or other is None or not bool(one[0].any()) or _is_close(plain, one):
+                continue  # it has no part in what is left of that argument
             across = [d for d, size in enumerate(args[gate].shape) if size > 1 and size != len(one)]
             if bool(one[-1].any()) and _is_close(other, one):
                 kept[gate] = None

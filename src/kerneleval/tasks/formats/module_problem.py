@@ -171,6 +171,8 @@ class ModuleProblem:
     """Positions of arguments whose rows are in order, where they are long enough to tell."""
     counters: frozenset[int] = frozenset()
     """Positions of plain integers that never vary and that ``redrawn`` gives others."""
+    marked: frozenset[int] = frozenset()
+    """Positions of integers with a mark (``traits.marks``) that ``redrawn`` puts at more places."""
     filled: frozenset[int] = frozenset()
     """Positions of offsets between which there is always something, and of integers of which no row is all marks."""
     flags: frozenset[int | str] = frozenset()
@@ -338,7 +340,7 @@ class ModuleProblem:
     @property
     def redrawable(self) -> frozenset[int]:
         """Positions of the arguments that ``redrawn`` may change: those that never vary, and those with marks."""
-        return self.traits.frozen | self.traits.marks.keys()
+        return self.traits.frozen | (self.marked & self.traits.marks.keys())
 
     @property
     def kin(self) -> frozenset[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -96,28 +97,41 @@ def redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | 
 
 
 def with_more_marks(tensor: torch.Tensor, mark: int, generator: torch.Generator, filled: bool) -> torch.Tensor:
-    """Integers with a mark at more places, in order where they are; the others stay. One of several rows has nothing
-    else, but where all are to be ``filled``.
+    """Integers with a mark at more places of each row (last dim), next to its own where these are all at one end; the
+    others stay. One of several rows has nothing else, but where all are to be ``filled``.
     """
     marked = tensor == mark
-    found = marked | _mask(marked, torch.tensor([False, True], device=tensor.device), generator)
-    found = torch.where(found.all(-1, keepdim=True), marked, found)
-    rows = found.view(-1, found.shape[-1])
+    rows = marked.reshape(-1, tensor.shape[-1])
+    free = (~rows).sum(-1, keepdim=True)
+    drawn = torch.rand(len(rows), 1, generator=generator, device=tensor.device)
+    more = torch.where(free > 1, 1 + (drawn * (free - 1)).long().clamp(max=free - 2), 0)
+    place = torch.arange(rows.shape[-1], device=tensor.device).expand(rows.shape).float()
+    if bool((rows[:, 1:] <= rows[:, :-1]).all()):
+        place = -place
+    elif not bool((rows[:, 1:] >= rows[:, :-1]).all()):
+        place = torch.rand(rows.shape, generator=generator, device=tensor.device)
+    first = place.masked_fill(rows, -math.inf).argsort(-1, descending=True).argsort(-1)
+    found = rows | (first < more)
     if len(rows) > 1 and not filled:
-        rows[torch.randint(len(rows), (), generator=generator, device=tensor.device)] = True
-    return torch.where(found, mark, tensor)
+        found[torch.randint(len(rows), (), generator=generator, device=tensor.device)] = True
+    return torch.where(found.view(tensor.shape), mark, tensor)
 
 
-def marks_are_told(index: int, mark: int, args: Sequence[object]) -> bool:
-    """Whether another argument may tell where an argument has a mark: a number, lengths or a mask."""
+def marks_are_told(index: int, marks: Mapping[int, int], args: Sequence[object]) -> bool:
+    """Whether another argument may tell where an argument has its mark: a number, lengths, a mask, or marks of its own
+    at the same places.
+    """
     own = args[index]
     assert isinstance(own, torch.Tensor)
+    marked = own == marks[index]
     others = {i: arg for i, arg in enumerate(args) if isinstance(arg, torch.Tensor) and i != index}
+    if any(i in marks and torch.equal(other == marks[i], marked) for i, other in others.items()):
+        return True
     whole = {i: arg for i, arg in others.items() if _is_whole(arg) or is_mask(arg)}
-    counts = (own == mark).sum(-1).unique().tolist()
+    counts = marked.sum(-1).unique().tolist()
     numbers = _single(args)
     told = any(count in numbers or own.shape[-1] - count in numbers for count in counts)
-    return told or any(index in kin({**whole, index: places}) for places in (own == mark, own != mark))
+    return told or any(index in kin({**whole, index: places}) for places in (marked, ~marked))
 
 
 def _unequal(tensor: torch.Tensor, value: int, generator: torch.Generator) -> torch.Tensor:
