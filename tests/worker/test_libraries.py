@@ -236,7 +236,11 @@ def test_others_are_not(name: str) -> None:
 
 
 def test_settings_are_no_work() -> None:
-    assert _SETTINGS.search("openblas_get_num_threads") and _SETTINGS.search("mkl_set_num_threads")
+    assert (
+        _SETTINGS.search("openblas_get_num_threads")
+        and _SETTINGS.search("mkl_set_num_threads")
+        and _SETTINGS.search("MKL_Set_Num_Threads")
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ _OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so"
 _OF_DRIVERS = re.compile(r"/memfd:|/dev/(?!shm/)")
 """Files that are no more and that drivers map."""
 
-_SETTINGS = re.compile(r"_(?:get|set)_|GetVersion|SetStream")
+_SETTINGS = re.compile(r"(?i:_(?:get|set)_)|GetVersion|SetStream")
 
 _PLUMBING = frozenset(
     re.findall(
@@ -210,10 +210,9 @@ class Libraries:
     def _hear_of_call(self, path: str, name: str) -> None:
         """Functions of libraries are known whatever their addresses come from; those of other names, by the file."""
         file = os.path.basename(path)
-        known = _computes(name) or bool(_OF_TORCH.fullmatch(name))
-        if (known or (_HOLDS_BLAS.search(file) and not _SETTINGS.search(name))) and os.path.realpath(
-            path
-        ) not in self.files:
+        known = _computes(name) or _OF_TORCH.fullmatch(name)
+        of_library = _HOLDS_BLAS.search(file) and not _SETTINGS.search(name)
+        if (known or of_library) and os.path.realpath(path) not in self.files:
             self._looked_up[f"ctypes.{name or f'a function of {file}'}"[:100]] = 1
 
     def _opened(self, path: str) -> None:
