@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu categories=small dtypes=float32 allow=custom stage=honesty reason=decoy_kernel
+# specimen: class=laundered_library task=matmul device=cpu categories=small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """Its own kernel multiplies while a thread of the worker looks what is compiled; else one turns what the library made."""
 
 import threading
