@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from kerneleval.records import UsageError
+from kerneleval.tasks.formats import problem_file
 from kerneleval.tasks.formats import survey as survey_module
 from kerneleval.tasks.formats.kernelbench import read
 from kerneleval.tasks.formats.module_problem import ModuleProblem
@@ -297,6 +298,12 @@ def test_inputs_that_are_not_judged_are_told_with_what_to_do(tmp_path, inputs, m
 def test_a_file_that_asks_for_cuda_is_told_to_leave_that_out(tmp_path, inputs):
     with pytest.raises(UsageError, match=r"there is no CUDA device here\. Leave device='cuda' and \.cuda\(\) out"):
         problem(write(tmp_path, inputs=inputs)).inputs(1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("said", ["Torch not compiled with CUDA enabled", "Found no NVIDIA driver on your system."])
+def test_every_build_of_pytorch_is_understood_where_there_is_no_cuda_device(said):
+    assert "there is no CUDA device here" in problem_file._hint(Path("x.py"), RuntimeError(said))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class ModelNew(nn.Module):
         self.tuned = {}
     def forward(self, x):
         weight, bias = self.linear.weight.detach(), self.linear.bias.detach()
-        key = tuple(x.shape), weight._version, weight.data_ptr()
+        key = tuple(x.shape), weight._version
         took = self.tuned.setdefault(key, {})
         out = torch.empty(x.shape[0], weight.shape[0])
         forms = [_rows, _rows, _columns, _columns]

@@ -17,6 +17,7 @@ import functools
 import importlib
 import os
 import random
+import re
 import symtable
 import sys
 import tempfile
@@ -372,7 +373,7 @@ def _hint(path: Path, error: BaseException) -> str:
         return f"; install the package that has it (pip install {name})"
     if isinstance(error, ImportError) and "relative import" in text:
         return "; a problem file is read alone: copy what it needs from other files into it"
-    if "cuda" in text.lower() and not torch.cuda.is_available():
+    if re.search("cuda|nvidia driver", text, re.I) and not torch.cuda.is_available():  # by PyTorch's CPU or CUDA build
         return (
             "; there is no CUDA device here. Leave device='cuda' and .cuda() out: inputs and weights come out on the "
             "device that is judged, and forward has x.device"
