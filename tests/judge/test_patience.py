@@ -46,7 +46,9 @@ def test_a_window_may_take_fifty_times_as_long_as_its_references() -> None:
 @pytest.mark.parametrize(("budget_s", "longest_s"), [(5.0, 40.0), (60.0, 120.0), (300.0, 600.0)])
 def test_more_patience_gives_a_call_that_tunes_more(budget_s: float, longest_s: float) -> None:
     """FlagGems tunes a product for more than two minutes beside other work, and no option gave it more."""
-    assert patience("triton", "cuda", budget_s).limit(0.1, first=True).longest_s == longest_s
+    one = patience("triton", "cuda", budget_s)
+    assert one.limit(0.1, first=True).longest_s == longest_s
+    assert one.limit_of_loading(0.1).longest_s == (40.0 if budget_s < 60 else 2 * longest_s)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_signs_put_the_end_off_so_far_and_no_further(monkeypatch: pytest.MonkeyP
     clock.now_s += 9
     assert not one.is_over()
     clock.now_s += 2
-    assert one.is_over() and one.why() == "within 121 s (it compiled or tuned all the time; --patience gives it more)"
+    assert one.is_over() and one.why() == "within 121 s (with signs of progress; --patience gives it more)"
 
 
 def test_who_waited_for_a_processor_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,14 +25,14 @@ CALLS_S = 15.0
 """Seconds of a window in which nothing is compiled."""
 
 LONGEST_S = 120.0
-"""Seconds that one window may take at most: code may be compiled or tuned in it. A larger ``Protocol.patience_s`` than
-the default gives as many times more."""
+"""Seconds that one window may take at most: code may be compiled or tuned in it. A ``Protocol.patience_s`` above its
+default raises this by the same factor."""
 
 LOAD_S = 15.0
 """Seconds that loading a candidate or making its module may take in which nothing is compiled or imported."""
 
 LOAD_LONGEST_S = 240.0
-"""Seconds in all: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
+"""Seconds in all, raised alike: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
 
 _COMPILING = 5.0
 """Times the budget that code may be compiled: only the worker says that it is, so there must be an end."""
@@ -173,7 +173,7 @@ class Waiting:
         if self.compiled_s and took_s < self._limit.longest_s:
             last = f", the last {self._limit.calls_s:.0f} s of them without a sign of progress"
         elif self.compiled_s:
-            last = " (it compiled or tuned all the time; --patience gives it more)"
+            last = " (with signs of progress; --patience gives it more)"
         return f"within {took_s:.0f} s{held}{last}"
 
     def _latest_s(self, waited_s: float) -> float:
@@ -256,7 +256,7 @@ class Patience:
         self._built = languages.find(candidate.language).needs_build
         self._interpreted = candidate.language == "triton" and device == "cpu"
         self._budget_s = budget_s * (_INTERPRETED if self._interpreted else 1.0)
-        self._longest_s = LONGEST_S * (max(1.0, budget_s / Protocol().patience_s) if math.isfinite(budget_s) else 1.0)
+        self._more = max(1.0, budget_s / Protocol().patience_s) if math.isfinite(budget_s) else 1.0
         self._own_s = self._compiled_s = self._given_s = 0.0
         self._began_s, self._waited_s = time.monotonic(), 0.0
 
@@ -282,15 +282,17 @@ class Patience:
 
     def limit_of(self, expected_s: float, *, first: bool) -> TimeLimit:
         """How long a window may take that may need so many seconds."""
-        calls_s = min(self._longest_s, max(CALLS_S, expected_s))
+        longest_s = self._more * LONGEST_S
+        calls_s = min(longest_s, max(CALLS_S, expected_s))
         if (self._interpreted or (first and not self._built)) and self._may_compile_s:
-            return TimeLimit(calls_s, min(self._longest_s, calls_s + self._may_compile_s))
+            return TimeLimit(calls_s, min(longest_s, calls_s + self._may_compile_s))
         return TimeLimit(calls_s)
 
     def limit_of_loading(self, reference_s: float) -> TimeLimit:
         """How long loading may take, or making a module for which the judge needed so many seconds."""
-        calls_s = min(LOAD_LONGEST_S, max(LOAD_S, _MULTIPLE * reference_s))
-        return TimeLimit(calls_s, min(LOAD_LONGEST_S, calls_s + self._may_compile_s))
+        longest_s = self._more * LOAD_LONGEST_S
+        calls_s = min(longest_s, max(LOAD_S, _MULTIPLE * reference_s))
+        return TimeLimit(calls_s, min(longest_s, calls_s + self._may_compile_s))
 
     def give(self, seconds: float) -> None:
         """Seconds more: what the judge needed for the references of some calls, or what a session of a timed cell may
