@@ -161,7 +161,7 @@ def test_decays_made_of_the_input_are_found(tmp_path, step, found):
     assert (task.tolerance.rms > 1) is found
 
 
-def test_gates_come_to_an_end_where_their_exponential_overflows(tmp_path):
+def test_gates_are_saturated_where_their_exponential_overflows(tmp_path):
     """A sigmoid as exp(x) / (1 + exp(x)), and a softplus as log(1 + exp(x)), passed, because decays keep their size.
     Where nothing is left, it is in all steps: differences of running sums would lose their digits elsewhere.
     """
@@ -191,7 +191,7 @@ def get_init_inputs():
         path = tmp_path / f"{number}.py"
         path.write_text(text.format(decay=decay, gates=gates))
         problem = read(path).build({}, "cpu")
-        assert (problem.gates, problem.full) == ({1}, {} if full == "stays" else {1: full})
+        assert (problem.gates, problem.saturated) == ({1}, {} if full == "stays" else {1: full})
         at_100 = problem.inputs(1, "large_scale")[1] == 100
         if isinstance(full, int):
             slices = at_100.movedim(full, 0).flatten(1)
@@ -217,4 +217,4 @@ def get_init_inputs():
     return []
 """
     (tmp_path / "beside.py").write_text(text)
-    assert read(tmp_path / "beside.py").build({}, "cpu").full == {1: 2}
+    assert read(tmp_path / "beside.py").build({}, "cpu").saturated == {1: 2}

@@ -17,7 +17,7 @@ from kerneleval.records import DTYPES, FAR_MEANS, TensorSpec, UsageError
 from kerneleval.tasks.formats.agreement import SEEN, Selections, agrees, agrees_on, limit_changes, selects_among_equals
 from kerneleval.tasks.formats.changes import Vary, moved_biases
 from kerneleval.tasks.formats.edges import Edges
-from kerneleval.tasks.formats.memory import Slow, at_full, gates, makes_decays, slow
+from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, saturated, slow
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
 from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
@@ -78,7 +78,7 @@ _ATTRIBUTES = (
     "flags",
     "shifted",
     "behind_layers",
-    "full",
+    "saturated",
     "alike",
     "counters",
     "marked",
@@ -119,7 +119,7 @@ class Safe:
     flags: frozenset[int | str] = frozenset()
     shifted: Mapping[str | int, str | int] = field(default_factory=dict)
     behind_layers: frozenset[int] = frozenset()
-    full: Mapping[int, int | None] = field(default_factory=dict)
+    saturated: Mapping[int, int | None] = field(default_factory=dict)
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
     marked: frozenset[int] = frozenset()
@@ -182,9 +182,9 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if _is_quick(made):
         drawn = problem.inputs(1), problem.weights(0)
         problem.gates = gates(problem.oracle, *drawn)
-        problem.full = at_full(problem.oracle, *drawn, problem.gates)
-        if problem.full and not agrees(problem, problem.weights(0), "large_scale"):
-            problem.full = {}
+        problem.saturated = saturated(problem.oracle, *drawn, problem.gates)
+        if problem.saturated and not agrees(problem, problem.weights(0), "large_scale"):
+            problem.saturated = {}
         decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
         offered = [name for name in offered if name != "large_scale" or not decays]
     if "long_memory" in offered:

@@ -125,16 +125,16 @@ def gates(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) ->
 _NOTHING = 1e-30
 """The most that is left of a step where a decay is 0."""
 
-FULL = 100.0
+SATURATED = 100.0
 """Where a sigmoid is 1, a softplus its argument, and the exponential overflows in fp32."""
 
 
-def at_full(
+def saturated(
     run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tensor], found: frozenset[int]
 ) -> dict[int, int | None]:
-    """Those of the :func:`gates` of which :data:`FULL` is an end. None: all of the first step is left in the last one
-    there and beyond, as of a sigmoid. A dim: nothing is left in the next step, as of an exponential of minus a
-    softplus, and the dim is another one than that of the steps.
+    """Those of the :func:`gates` that are saturated at :data:`SATURATED` and beyond. None: all of the first step is
+    left in the last one there, as of a sigmoid. A dim: nothing is left in the next step, as of an exponential of minus
+    a softplus, and the dim is another one than that of the steps.
     """
     args = [a.double() if _computes(a) else a for a in args]
     kept = dict[int, int | None]()
@@ -144,7 +144,7 @@ def at_full(
         for gate in found - {index}:
             one, other = (
                 response([torch.full_like(a, number) if i == gate else a for i, a in enumerate(args)])
-                for number in (FULL, 1.25 * FULL)
+                for number in (SATURATED, 1.25 * SATURATED)
             )
             if one is None or other is None or not bool(one[0].any()) or _is_close(plain, one):
                 continue  # it has no part in what is left of that argument

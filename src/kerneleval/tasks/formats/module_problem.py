@@ -48,7 +48,7 @@ from kerneleval.tasks.formats.changes import (
     with_ties,
 )
 from kerneleval.tasks.formats.edges import Edges, EdgeTracer
-from kerneleval.tasks.formats.memory import FULL, Slow
+from kerneleval.tasks.formats.memory import SATURATED, Slow
 from kerneleval.tasks.formats.origins import Origins
 from kerneleval.tasks.formats.outcomes import Outcomes, Way
 from kerneleval.tasks.formats.problem_file import ProblemFile, seeded
@@ -184,8 +184,8 @@ class ModuleProblem:
     behind_layers: frozenset[int] = frozenset()
     """Positions of such biases, and of arguments that ``far_mean`` leaves alone: products beside such biases take
     them."""
-    full: Mapping[int, int | None] = {}
-    """Those of :attr:`gates` that come to an end at numbers whose exponential overflows (``memory.at_full``)."""
+    saturated: Mapping[int, int | None] = {}
+    """Those of :attr:`gates` that are saturated at numbers whose exponential overflows (``memory.saturated``)."""
     spared: Mapping[str, frozenset[int]] = {}
     """By a distribution, the positions of arguments that it leaves alone, as the file takes no others there."""
     edges = Edges()
@@ -380,8 +380,8 @@ class ModuleProblem:
                 args[index] = one_hot_rows(value, generator)
             elif is_float(value) and index not in fixed:
                 if distribution in _LARGE and index in self.gates:
-                    full = distribution == "large_scale" and index in self.full
-                    args[index] = with_number(value, FULL, self.full[index], generator) if full else value
+                    large = distribution == "large_scale" and index in self.saturated
+                    args[index] = with_number(value, SATURATED, self.saturated[index], generator) if large else value
                     continue
                 if distribution in _SCALES:
                     factor = self._factor(distribution, value.dtype)
