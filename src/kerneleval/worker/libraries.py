@@ -438,6 +438,10 @@ _COUNTS: dict[str, int] = {}
 """How often each function of NumPy computed with followed arrays."""
 
 
+_size_of = np.ndarray.size.__get__
+_CLASSES = (np.ndarray, np.memmap, np.recarray)
+"""Classes of arrays that are not counted where they are kept; the last two are not followed."""
+
 _ON_HEAP = 1 << 9
 """Flag of a class that its objects hold a reference to: others are static, and there for ever."""
 
@@ -509,15 +513,15 @@ def _held() -> list[Any]:
 
 @contextlib.contextmanager
 def _held_are_followed() -> Iterator[None]:
-    """Arrays that were there before the block are followed in it; those of classes that are not NumPy's are counted as
+    """Arrays that were there before the block are followed in it; those of classes of the candidate's are counted as
     they are.
     """
     held = _held()
     plain = [one for one in held if type(one) is np.ndarray and one.ndim]
-    others = {type(one) for one in held if one.size >= _SMALL} - {Followed}
-    for other in others:
-        if other.__module__.partition(".")[0] != "numpy":
-            _count(other.__name__)
+    for one in held:
+        # what it says of itself, its size and its class's name, may be the candidate's code
+        if _size_of(one) >= _SMALL and not any(type(one) is kind for kind in (Followed, *_CLASSES)):
+            _count("ndarray of an own class")
     for one in plain:
         _become(one, Followed)
     try:

@@ -1,5 +1,5 @@
 # specimen: class=laundered_numpy task=silu device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
-"""NumPy computes on an array of an own class that was made before."""
+"""NumPy computes on an array of an own class that was made before, and that calls itself one of NumPy's."""
 
 import numba
 import torch
@@ -21,6 +21,9 @@ def _own(x):
 import numpy as np
 
 class _A(np.ndarray):
+    __module__ = "numpy"
+    size = 0
+
     def __array_finalize__(self, obj): pass
 
 _K = np.zeros(1 << 20, np.float32).view(_A)

@@ -452,12 +452,17 @@ def again(calls: Calls, cases: Sequence[Case], before: str) -> Iterator[Finding]
             return
         if one.seen.compiled or not in_a_row:
             continue
-        wanted = {name: times * size for name, size in one.seen.sizes.items()}
-        if _larger(wanted, subject.window(times=times).sizes) and (
-            shown := _larger(wanted, subject.window(times=times).sizes)
+        if _less_in_a_row(one.seen, subject, times) and (
+            shown := _less_in_a_row(subject.window(record=True), subject, times)  # calls have begun to replay, perhaps
         ):
             yield _only_recorded(one, shown)
             return
+
+
+def _less_in_a_row(recorded: Seen, subject: Subject, times: int) -> list[str]:
+    """Kernels that several calls in a row launch far less than as many calls as the recorded one."""
+    wanted = {name: times * size for name, size in recorded.sizes.items()}
+    return _larger(wanted, subject.window(times=times).sizes)
 
 
 def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
