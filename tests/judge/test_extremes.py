@@ -51,10 +51,10 @@ class _Sparsemax(torch.autograd.Function):
 
 
 def expected(
-    name: str, dims: dict[str, int], dtype: str, direction: str, distribution: str = "standard"
+    name: str, dims: dict[str, int], dtype: str, direction: str, distribution: str = "standard", seed: int = 0
 ) -> tuple[Expectation, list, list | None]:
     task, case = find(name), case_of(name, dims, dtype=dtype, direction=direction, distribution=distribution)
-    args, grads = drawn(task, case)
+    args, grads = drawn(task, case, seed)
     return reference.expect(task, case, args, grads), args, grads
 
 
@@ -77,6 +77,17 @@ def test_step_by_step_in_half_types_passes(
     found = torch.autograd.grad(out, given, grads) if grads else [out]
     assert matches(found, expectation)
     assert not matches([part * 1.005 for part in found], expectation)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sparsemax_that_rounds_the_mean_of_its_gradients_passes(seed: int) -> None:
+    expectation, (x,), grads = expected("sparsemax", {"M": 170, "N": 190}, "float16", "backward", seed=seed)
+    assert grads is not None
+    leaf = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(_Sparsemax.apply(leaf), [leaf], grads)
+    assert matches([found], expectation)
+    assert not matches([found * 1.005], expectation)
+    assert not matches([torch.where(found == 0, 0, grads[0])], expectation)
 
 
 @pytest.mark.parametrize("distribution", ["large_scale", "outlier"])
