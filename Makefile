@@ -1,7 +1,8 @@
 # make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
-# make test     everything, then style, types, the import law and the tests
+# make test     everything, then style, types, the import law and the tests, but for the slow ones
+# make test-all make test with the slow tests: those of more than five seconds, and every case of large families
 # make quick    style, types, the import law and the tests that tell most, in less than a minute
-# make library  every built-in task, item by item: its declaration, its figures, its self-test (part of make test)
+# make library  every built-in task, item by item: its declaration, its figures, its self-test (in part by make test)
 # make attacks  every specimen of an attack and of an honest pattern, and what the judge makes of it
 # make tasks-selftest
 #               every built-in task: its reference passes, planted bugs do not; goes on where it was stopped
@@ -37,7 +38,7 @@ LIBRARY := tests/tasks/test_library.py
 QUICK := tests/test_imports.py tests/test_registry.py tests/judge/test_replay.py tests/store/test_store.py \
 	tests/judge/test_comparison.py::test_narrow_arithmetic_in_an_fp32_task_fails tests/tasks/test_discovery.py
 
-.PHONY: help run test quick library attacks tasks-selftest gpu fmt lint clean tools
+.PHONY: help run test test-all quick library attacks tasks-selftest gpu fmt lint clean tools
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -97,7 +98,11 @@ test: lint
 	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist worksteal $(ARGS) || status=$$?; \
 	exit $$status
 
+test-all: export KERNELEVAL_TEST_SLOW := 1
+test-all: test
+
 library: export PYTHONDONTWRITEBYTECODE :=
+library: export KERNELEVAL_TEST_SLOW := 1
 library: $(VENV)/.installed-dev | tools
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(LIBRARY)
 
@@ -107,7 +112,7 @@ quick: $(VENV)/.installed-dev | tools
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@log=$$(mktemp); { $(BIN)/mypy && $(BIN)/lint-imports --no-logo; } >"$$log" 2>&1 & types=$$!; status=0; \
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not serial and not slow' $(or $(ARGS),$(QUICK)) || status=$$?; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not serial' $(or $(ARGS),$(QUICK)) || status=$$?; \
 	wait $$types || status=$$?; cat "$$log"; rm -f "$$log"; exit $$status
 
 attacks: $(VENV)/.installed-dev | tools

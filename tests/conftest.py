@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import gc
@@ -26,15 +27,16 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # as the command line does, be
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many judges as processors: helper threads would wait for one another
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-TIERS = ("gpu", "network")
+TIERS = ("gpu", "network", "slow")
+ASKED = {"network": "KERNELEVAL_TEST_NETWORK", "slow": "KERNELEVAL_TEST_SLOW"}
+"""Tiers that run only if the variable is set, to anything but 0."""
 
 
 @functools.cache
 def _why_not(tier: str) -> str:
     """Why a tier cannot run here; empty: it can."""
-    if tier == "network":
-        wanted = os.environ.get("KERNELEVAL_TEST_NETWORK", "") not in ("", "0")
-        return "" if wanted else "set KERNELEVAL_TEST_NETWORK=1 to run it"
+    if name := ASKED.get(tier):
+        return "" if os.environ.get(name, "") not in ("", "0") else f"set {name}=1 to run it"
     from kerneleval import devices
 
     return devices.find("cuda").available()
@@ -139,10 +141,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: at the end no process waits for one."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+    met: collections.Counter[str] = collections.Counter()
     for item in items:
         for tier in TIERS:
-            if item.get_closest_marker(tier) and (reason := _why_not(tier)):
-                item.add_marker(pytest.mark.skip(reason=reason))
+            if (marker := item.get_closest_marker(tier)) and (reason := _why_not(tier)):
+                test, every = item.nodeid.partition("[")[0], marker.kwargs.get("every")
+                if every is None or met[test] % every:
+                    item.add_marker(pytest.mark.skip(reason=reason))
+                met[test] += 1
 
 
 def pytest_collection_finish() -> None:
@@ -202,10 +208,17 @@ def triton_works(judge: Judge) -> None:
     judge.pool.require(Candidate(files=(("x.py", ""),), language="triton"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line a tier that did not run, whatever the report options are."""
+    """One line a tier that did not run, whatever the report options are. Slow tests are not listed one by one."""
+    stats = terminalreporter.stats
     for tier in TIERS:
-        skipped = [r for r in terminalreporter.stats.get("skipped", []) if tier in getattr(r, "keywords", ())]
+        skipped = [r for r in stats.get("skipped", []) if tier in getattr(r, "keywords", ())]
+        if name := ASKED.get(tier):
+            skipped = [r for r in skipped if f"{name}=1" in r.longrepr[2]]
         if skipped:
             why = str(skipped[0].longrepr[2]).removeprefix("Skipped: ")
             terminalreporter.write_line(f"NOT RUN: {len(skipped)} tests of the {tier} tier ({why})", yellow=True)
+        if skipped and tier == "slow":
+            stats["skipped"] = [r for r in stats["skipped"] if r not in skipped]
+            stats["slow, not run"] = skipped

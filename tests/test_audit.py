@@ -98,6 +98,7 @@ def falsify(url: str, generator: str, *what: str) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_shapes", [False, True])
 def test_true_verdicts_do_not_change(url: str, judge: Judge, same_shapes: bool) -> None:
     run = judged(url, judge, right=NATIVE, wrong=WRONG)
@@ -126,6 +127,7 @@ def test_true_verdicts_do_not_change(url: str, judge: Judge, same_shapes: bool) 
         assert known.protocol == FEW
 
 
+@pytest.mark.slow
 def test_a_falsified_verdict_is_found_and_named(url: str, judge: Judge, capsys: pytest.CaptureFixture[str]) -> None:
     judged(url, judge, right=NATIVE, wrong=WRONG)
     falsify(url, "wrong", "columns", "body", "cells")
@@ -144,6 +146,7 @@ def test_a_falsified_verdict_is_found_and_named(url: str, judge: Judge, capsys: 
     assert json.loads(again.stdout)["reason"] == "wrong_output"
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("what", "kinds"),
     [
@@ -180,6 +183,7 @@ def test_the_table_names_what_changed(url: str, judge: Judge, monkeypatch: pytes
     assert lines[-1] == "1 of 2 verdicts changed"
 
 
+@pytest.mark.slow
 def test_one_that_is_right_at_the_runs_shapes_alone_is_found_at_others(url: str, judge: Judge) -> None:
     known = {tuple(case.dims_map.values()) for case in judge.plan(find("gelu"), FEW)}
     judged(url, judge, knowing=KNOWING.format(known=known))
@@ -211,6 +215,7 @@ def test_an_audit_of_an_old_run_is_of_todays_protocol_version(url: str, judge: J
     assert again["protocol"]["version"] == Protocol.version
 
 
+@pytest.mark.slow
 def test_an_interrupted_audit_goes_on(url: str, judge: Judge) -> None:
     judged(url, judge, right=NATIVE, wrong=WRONG)
     seen: list[str] = []
@@ -238,6 +243,7 @@ def test_an_interrupted_audit_goes_on(url: str, judge: Judge) -> None:
     assert another["audited"] == 1
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -288,7 +294,6 @@ def test_a_source_that_is_gone_or_changed_is_refused(url: str, judge: Judge) -> 
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_replay_lines_of_a_generated_candidate_run(url: str, judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text(
         "from kerneleval.generators import register\nfrom kerneleval.records import Candidate, Origin\n\n\n"

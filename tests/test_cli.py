@@ -652,6 +652,7 @@ def test_as_a_process_the_exit_code_arrives() -> None:
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error_message() -> None:
     line = f"{sys.executable} -m kerneleval tasks --json | head -c 1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)

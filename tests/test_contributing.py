@@ -64,6 +64,7 @@ def test_there_is_an_example_of_every_kind() -> None:
     assert stages == ["tasks", "devices", "languages", "judge", "scores", "generators"]
 
 
+@pytest.mark.slow
 def test_all_are_found(package: Path) -> None:
     code = """
 from kerneleval import devices, generators, languages, scores, tasks

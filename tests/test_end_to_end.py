@@ -115,6 +115,7 @@ def test_the_library_itself_is_no_kernel_unless_allowed() -> None:
     assert kerneleval("check", "library.py", *FEW, "--no-timing", "--allow", "library").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_kernel_at_the_shapes_of_models(place: Path) -> None:
     (place / "patches.py").write_text(PATCHES)
     (place / "wrong_patches.py").write_text(PATCHES.replace("3, 5)", "5, 3)"))
@@ -189,6 +190,7 @@ def test_a_process_with_bad_input_ends_with_2_and_one_line() -> None:
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_the_selftest_passes_tasks_and_finds_a_bad_one(place: Path) -> None:
     good = kerneleval(
@@ -218,6 +220,7 @@ def test_a_device_that_is_not_there_is_named() -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, code: int, temporary: Path) -> None:
@@ -271,7 +274,6 @@ def test_a_runs_failures_are_replayed_from_their_files(place: Path) -> None:
     assert kerneleval(*words[1:]).returncode == 1
 
 
-@pytest.mark.slow
 def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:
     made = place / "mine"
     made.mkdir()

@@ -38,6 +38,7 @@ def test_other_modules_are_not_ours_to_explain():
         import no_such_module  # noqa: F401
 
 
+@pytest.mark.slow
 def test_an_estimate_names_the_extra(monkeypatch, tmp_path, capsys):
     pytest.importorskip("jinja2", reason="Jinja2 is not installed (pip install 'kerneleval[llm]')")
     monkeypatch.setitem(sys.modules, "genai_prices", None)

@@ -44,6 +44,7 @@ def test_records_need_the_standard_library_only() -> None:
     assert done.stdout.strip() == "Case", done.stderr
 
 
+@pytest.mark.slow
 def test_the_first_gradient_of_a_worker_imports_nothing() -> None:
     """PyTorch brings in SymPy there: half a second in every worker that nobody had prepared."""
     done = python(
@@ -77,6 +78,7 @@ def test_help_brings_in_no_pytorch() -> None:
     assert not {"numpy", "scipy", "sqlalchemy", "torch", "triton"} & {name.partition(".")[0] for name in modules}
 
 
+@pytest.mark.slow
 def test_a_verdict_needs_no_statistics_of_scipy() -> None:
     """They take a second to import: the tasks that draw, and the tiers above the quick one, alone have use for them."""
     plan = "shapes.plan(tasks.find('gelu'), kerneleval.Protocol(), shapes.Budget(memory_bytes=10**6, flops=10**8))"
@@ -119,6 +121,7 @@ def core_files() -> list[Path]:
     return files
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("path", core_files(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_core_imports_nothing_but_the_standard_library_numpy_scipy_torch_and_triton(path: Path) -> None:
     allowed = CORE_MAY_IMPORT | {"kerneleval"} | set(sys.stdlib_module_names)
@@ -130,7 +133,6 @@ def test_the_core_imports_nothing_but_the_standard_library_numpy_scipy_torch_and
         assert package in allowed, f"{path.relative_to(SOURCE)} imports {package}"
 
 
-@pytest.mark.slow
 def test_the_core_works_where_nothing_else_is_installed() -> None:
     code = f"""
 import importlib, importlib.abc, pkgutil, sys

@@ -15,7 +15,6 @@ MOST = 62
 
 
 @pytest.mark.serial  # it waits until the device is its own
-@pytest.mark.slow
 def test_one_verdict_runs_through_at_most_62_files() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--list"], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -37,6 +37,7 @@ def statsmodels_fit(factors, right, model):
     return levels, api.Logit(np.array(right, float), np.column_stack(columns).astype(float)).fit(disp=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [("category",), ("method",), ("category", "method")])
 def test_agrees_with_statsmodels(chosen):
     everything, right = sample()

@@ -85,6 +85,7 @@ LIBRARY = {name: tasks.find(name) for name in NAMES}
 BY_COMPLEXITY = {name: 11 - 3 * LIBRARY[name].complexity for name in NAMES}
 
 
+@pytest.mark.slow
 def test_rank_correlation_is_that_of_scipy():
     right = dict(zip(NAMES, (9, 8, 8, 3, 5, 1, 2, 0, 4, 4), strict=True))
     found = difficulty(observed(right), LIBRARY)

@@ -317,6 +317,7 @@ def test_a_verdict_tells_track_launches_and_compiled_code():
         assert (found.compiled, found.complete) == ((), False)
 
 
+@pytest.mark.slow
 def test_reading_long_hostile_text_ends():
     for text in ("asm(" * 60000, '"' * 200000, "#if 0\n" * 40000, "for(" * 60000, 'asm("a.b;");\n' * 18000):
         assert read_sources(made(text, "candidate.cu", "cuda")).unread == ""

@@ -114,6 +114,7 @@ def test_rescued_kernels_beside_those_that_were_right() -> None:
     assert "95 %" in repair_bias(transitions(rescued[:3])).rescued.note
 
 
+@pytest.mark.slow
 def test_intervals_of_medians_hold_the_truth() -> None:
     """95 % at least, as order statistics have it, and not much more."""
     generator = np.random.default_rng(3)

@@ -68,6 +68,7 @@ def _is_gone(slot: Slot) -> bool:
     return not mine
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("specimen", [pytest.param(s, id=s.name, marks=_alone(s)) for s in SPECIMENS])
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch

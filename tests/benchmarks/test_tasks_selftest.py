@@ -48,6 +48,7 @@ def end(killed: int, survived: int, **more: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_jobs_are_done_and_a_bad_one_costs_itself_alone() -> None:
     given = [1, "raises", 2, "dies", 3, "hangs", 4]
     found = {job: (result, error) for job, result, error in work_through(given, jobs.double, 2, seconds_each=5.0)}
@@ -168,6 +169,7 @@ def in_turn(jobs: Sequence[Any], function: Any, *_: Any, go_on: Any, **__: Any) 
         yield job, function(job), ""
 
 
+@pytest.mark.slow
 def test_it_tests_reports_and_takes_what_it_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +244,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_interrupted_and_goes_on(sent: signal.Signals, tmp_path: Path) -> None:
     journal = tmp_path / "j.jsonl"

@@ -179,7 +179,6 @@ def test_verdicts_over_staged_memory(found: Any) -> None:
     assert on_mirrored["late"]["reason"] == "wrong_output", on_mirrored["late"]
 
 
-@pytest.mark.slow
 def test_verdicts_through_the_file_of_the_metal_device(found: Any) -> None:
     """As above, where no worker is paused; all that the device's file asks of Metal is asked of the fake."""
     on_apple = dict(found["apple"])
@@ -190,7 +189,6 @@ def test_verdicts_through_the_file_of_the_metal_device(found: Any) -> None:
     assert reasons == {"wrong": "wrong_output", "writes": "input_mutation"}
 
 
-@pytest.mark.slow
 def test_dtypes_that_the_device_lacks_are_left_out_and_told(found: Any) -> None:
     planned, told, alone = found["mirrored dtypes"]
     assert planned == ["float32"]

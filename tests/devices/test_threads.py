@@ -54,6 +54,7 @@ for nbytes in (0, 1 << 30):
 """
 
 
+@pytest.mark.slow
 def test_factors_of_several_matrices_are_right_on_two_threads() -> None:
     """``solve`` raised in MKL once the number of threads had been set, and ``slogdet`` was off by 1."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}

@@ -44,6 +44,7 @@ def strict(value: Any) -> None:
     assert json.loads(json.dumps(to_plain(value), allow_nan=False)) is not None
 
 
+@pytest.mark.slow
 @given(value=st.one_of(numbers(), json_values()))
 @example(10**400)
 @example(-(10**400))
@@ -97,6 +98,7 @@ CLAIMS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(told=st.one_of(json_values(), st.lists(st.one_of(CLAIMS, json_values()), max_size=40)))
 @example([{"what": "\x1b[2J" * 100, "level": "warn", "when": "load"}] * 50)
 @effort(100)
@@ -147,6 +149,7 @@ def _loaded(answer: dict[str, Any]) -> Loaded:
     return loaded
 
 
+@pytest.mark.slow
 @given(answer=st.one_of(st.fixed_dictionaries({"state": STATES}), st.dictionaries(texts(8), json_values())))
 @example({"state": [["w", [math.inf], "float32"]]})
 @example({"state": [["w", ["9" * 5000], "float32"]]})

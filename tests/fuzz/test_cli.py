@@ -78,6 +78,7 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return code, err
 
 
+@pytest.mark.slow
 @given(name=texts())
 @example("--")
 @example("gelu\n")
@@ -91,6 +92,7 @@ def test_unknown_tasks(capsys: pytest.CaptureFixture[str], name: str) -> None:
         assert code == 2 or (arguments[0], name.strip("\0")) == ("tasks", "")
 
 
+@pytest.mark.slow
 @given(
     option=st.sampled_from(
         ["--category", "--group", "--source", "--level", "--complexity", "--dtype", "--direction", "--search", "--peer"]
@@ -104,6 +106,7 @@ def test_filters_of_tasks(capsys: pytest.CaptureFixture[str], option: str, value
     assert code == 2 or option == "--search" or numbers or not _as_given(value).strip(" ,")
 
 
+@pytest.mark.slow
 @given(
     key=st.one_of(
         texts(),

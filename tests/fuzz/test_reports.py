@@ -145,6 +145,7 @@ def printed(render: Any, value: Any, width: int = 120, *, colour: bool = False) 
     return STYLE.sub("", out.getvalue()) if colour else out.getvalue()
 
 
+@pytest.mark.slow
 @given(verdict=verdicts(), width=WIDTHS, colour=st.booleans())
 @effort(30)
 def test_a_verdict_does_nothing_to_a_terminal(verdict: Verdict, width: int, colour: bool) -> None:
@@ -230,6 +231,7 @@ RESULTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(results=RESULTS, name=texts(), width=WIDTHS, colour=st.booleans(), missing=st.dictionaries(texts(), texts()))
 @effort(20)
 def test_scores_do_nothing_to_a_terminal(
@@ -257,6 +259,7 @@ def test_scores_do_nothing_to_a_terminal(
     assert json.loads(strict, parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 @given(text=texts(), width=WIDTHS)
 @effort(30)
 def test_tasks_and_doctor_do_nothing_to_a_terminal(text: str, width: int) -> None:

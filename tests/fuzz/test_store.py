@@ -106,6 +106,7 @@ def shown(verdict: Verdict) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 @given(text=texts(), message=texts(), evidence=st.dictionaries(texts(12), json_values(), max_size=4), first=numbers())
 @example("x", "x" * 2_000_000, {}, 1.0)
 @example("x", "\x00\ud800" * 10_000, {"\ud800": [float("nan")] * 1000}, 10**400)

@@ -172,6 +172,7 @@ def test_any_bytes_are_messages_or_no_messages(parts: list[bytes], cuts: list[in
         channel.close()
 
 
+@pytest.mark.slow
 @given(
     messages=st.lists(st.dictionaries(texts(8), json_values(), max_size=3), max_size=4),
     step=st.integers(1, 400),
@@ -204,6 +205,7 @@ def _strict(body: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @given(parts=st.lists(PARTS, min_size=1, max_size=4), hang_up=st.booleans())
 @example(parts=[frame(b'{"op":"error","kind":' + b"[" * 900 + b"]" * 900 + b"}")], hang_up=False)
 @effort(60)
@@ -248,6 +250,7 @@ def _mutated(rng: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_thousands_of_mutated_answers() -> None:
     """As above, without the care that Hypothesis takes: some thousands a second."""
     seed = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)

@@ -183,6 +183,7 @@ def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
 
 
+@pytest.mark.slow(every=13)
 @pytest.mark.parametrize("field", FIELDS, ids=[f.name for f in FIELDS])
 def test_a_forged_field_harms_nobody_else(judge: Judge, field: Field, tmp_path: Path) -> None:
     for value in _chosen(field):

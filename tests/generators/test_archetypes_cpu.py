@@ -119,6 +119,7 @@ def assert_as_good(got, native, oracle, what):
         assert error <= max(4 * own, 3e-7), f"{what}: error {error:.2e}, PyTorch's own {own:.2e}"
 
 
+@pytest.mark.slow(every=10)
 @pytest.mark.parametrize(("name", "task_name"), covered("forward"))
 def test_forward_as_good_as_torch(library, name, task_name):
     task = tasks.find(task_name)
@@ -223,6 +224,7 @@ def test_exponentials_over_the_whole_range(library):
         assert (got.double() - want).abs()[~normal].max() < 3e-45
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "task_name"), [("robust", "rms_norm"), ("fragile", "amax"), ("baseline", "amax")])
 def test_candidate_builds_and_runs_as_one_file(tmp_path: Path, name, task_name):
     task = tasks.find(task_name)

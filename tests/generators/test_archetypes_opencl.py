@@ -65,6 +65,7 @@ def forward(loaded, args, wanted, dims):
     return listed(loaded.forward(args, specs(wanted), dims))
 
 
+@pytest.mark.slow(every=8)
 @pytest.mark.parametrize(("name", "task_name"), MADE)
 def test_forward_as_good_as_torch(load, name, task_name):
     task = tasks.find(task_name)
@@ -77,6 +78,7 @@ def test_forward_as_good_as_torch(load, name, task_name):
             assert_as_good(got, native, oracle, f"{name} {task_name} {dims} x{scale}")
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("name", "task_name"), [key for key in MADE if "_backward" in MADE[key].main])
 def test_backward_as_good_as_torch(load, name, task_name):
     task = tasks.find(task_name)

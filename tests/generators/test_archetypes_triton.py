@@ -25,6 +25,7 @@ def interpreted():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("triton_works")
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_in_the_interpreter(interpreted, name):

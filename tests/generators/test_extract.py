@@ -402,7 +402,7 @@ LONG = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=2)
 @pytest.mark.timeout(60)  # each takes a twentieth of a second; what grows with the square, minutes
 @pytest.mark.parametrize("language", ["triton", "cuda", "opencl", "metal"])
 def test_a_long_answer(language):

@@ -88,6 +88,7 @@ def text_of(request, language="triton", **more):
 # -- every task ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("part", range(len(LANGUAGES)))
 def test_every_task(part):
     """Each task in one language; the next task in the next one."""
@@ -134,6 +135,7 @@ def test_the_hash_is_of_the_texts_and_the_template():
     assert prompt.hash == render(asked("gelu", sample=3), language="triton", examples=1).hash
 
 
+@pytest.mark.slow
 def test_processes_agree():
     """Hashes do not depend on the order of sets: neither here nor there is it the same."""
     code = (
@@ -212,7 +214,6 @@ def test_the_text_of_a_reference_computes_the_same(name):
     assert same_as_its_text(name)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_text_of_every_reference_computes_the_same():
     found = {name: same_as_its_text(name) for name in tasks.all_tasks()}
@@ -667,7 +668,7 @@ def test_steps_of_the_opencl_example_take_what_is_asked_for():
 FEW = Protocol(tier="quick", timed=False, categories=("small", "edge"), allow=("custom", "mixed", "library"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("language", ["torch", "numba", "cpp", "triton"])
 def test_examples_are_right(language, judge):
     if missing := languages.find(language).missing("cpu"):
@@ -740,6 +741,7 @@ ROUNDING = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 """Of results below 1: fp32's arithmetic, and one rounding of a half type."""
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 def test_the_metal_example_computes_a_softmax_on_the_host(on_host, dtype, kind):
@@ -778,6 +780,7 @@ def test_the_metal_example_of_nothing_on_the_host(on_host):
     assert softmax_on_host(on_host, torch.empty(0, 5)).shape == (0, 5)
 
 
+@pytest.mark.slow
 def test_the_cuda_example_compiles(tmp_path):
     language = languages.find("cuda")
     if missing := language.missing("cuda"):

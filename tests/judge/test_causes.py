@@ -103,6 +103,7 @@ def test_right_cases_of_data_that_hide_an_error_do_not_count_for_sizes() -> None
     assert "have N of 513 or more (right up to 256)" in said
 
 
+@pytest.mark.slow
 def test_a_verdict_begins_its_findings_with_the_cause(judge: Judge, tmp_path: Path) -> None:
     path = tmp_path / "softmax.py"
     path.write_text(

@@ -115,6 +115,7 @@ def test_a_slow_candidate_gets_fewer_calls_in_a_window(
     assert verdict.verdict == "passed", verdict.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["add", "swiglu_backward"])
 def test_strides_that_differ_may_be_declared_unsupported(judge: Judge, tmp_path: Path, kind: str) -> None:
     """Support may depend on form: it was told as refusing values, because standard ones were given alike strides."""
@@ -145,6 +146,7 @@ def add(x, y):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native_is_right", [True, False])
 def test_where_pytorch_is_wrong_a_candidate_may_be(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_is_right: bool
@@ -274,6 +276,7 @@ def test_under_other_weights_one_call_is_held_at_a_time(
     assert most == [0]
 
 
+@pytest.mark.slow
 def test_calls_in_exchanged_places_lie_where_the_first_ones_lay(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,6 +429,7 @@ def gelu(x):
 """
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_ended_is_asked_for_nothing(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

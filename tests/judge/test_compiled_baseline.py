@@ -53,6 +53,7 @@ def check(*more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_the_module_is_compiled_and_keeps_its_weights_names() -> None:
     candidate = baseline_candidate(open_task("ref.py"), Protocol(baseline="compile"))

@@ -52,6 +52,7 @@ def test_where_processors_are_the_device_all_share_the_first() -> None:
     assert [CpuPin(alone=False).processor for _ in range(2)] == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_seat_is_free_when_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(locks, "_TOPOLOGY", Path("/none"))  # hyperthreads are processors here

@@ -69,6 +69,7 @@ def in_line(hardware: str) -> int:
     return sum("/line/" in path for path in taken_by(hardware))
 
 
+@pytest.mark.slow
 def test_one_waits_for_the_other_and_for_nobody_elsewhere(hardware: str) -> None:
     with holder(hardware, 0.5) as process:
         with device_lock(f"another, not {hardware}", patience_s=0.1):
@@ -183,6 +184,7 @@ def test_whoever_waits_for_what_is_found_out_is_not_let_go_first(hardware: str) 
             waiting.result()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_stopped_in_the_line_blocks_nobody(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_module, "_STOPPED_S", 0.5)
     with device_lock(hardware):
@@ -289,6 +291,7 @@ def test_judges_of_a_hardware_are_counted(hardware: str) -> None:
     assert judge_count(hardware) == 0
 
 
+@pytest.mark.slow
 def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_own_blocks(
     judge: Any, tmp_path: Path
 ) -> None:
@@ -349,6 +352,7 @@ def test_what_two_judges_want_to_know_is_measured_once(
     assert [json.loads(path.read_text()) for path in (tmp_path / "noise").iterdir()]
 
 
+@pytest.mark.slow
 def test_cells_are_measured_within_a_turn_but_for_the_calls_that_may_compile(
     monkeypatch: pytest.MonkeyPatch, judge: Any, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_events_narrow_the_interval_and_the_clock_says_what_could_be_forged() ->
     assert 0.0 < forgeable(measured(1), SCATTER) < 0.05
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("call_ns", [CALL_NS, CALL_NS / 10, CALL_NS / 40])
 @pytest.mark.parametrize("forged", [0.5, 0.8, 0.9, 0.95, 0.98])
 def test_forged_events_make_nothing_faster(forged: float, call_ns: float) -> None:
@@ -131,6 +132,7 @@ def test_windows_that_were_held_up_do_not_refute_events() -> None:
     assert timed(forged).device_time != "accepted" and timed(forged).speedup < 1.0
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("held_up", [0.1, 0.4, 0.7])
 @pytest.mark.parametrize("forged", [0.8, 0.9, 0.95])
 def test_windows_held_up_on_purpose_make_no_forged_events_true(forged: float, held_up: float) -> None:
@@ -199,6 +201,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.slow(every=6)
 @pytest.mark.parametrize("chosen", FORGERIES.values(), ids=FORGERIES)
 @pytest.mark.parametrize("sessions", [1, 2])
 @pytest.mark.parametrize("forged", [0.01, 0.5, 0.9])
@@ -266,6 +269,7 @@ def rewarded(speed: float, seed: int) -> float:
     ).value  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rewards_are_in_the_order_of_device_times() -> None:
     speeds = (0.5, 0.8, 1.0, 1.5, 3.0)
     found = np.array([[rewarded(speed, seed) for speed in speeds] for seed in range(10)])

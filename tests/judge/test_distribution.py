@@ -28,6 +28,7 @@ def uniform(seed: int, count: int = 1 << 14) -> torch.Tensor:
     return torch.rand(count, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", DRAWN)
 def test_what_the_reference_draws_passes(name: str) -> None:
     task = find(name)
@@ -112,6 +113,7 @@ def test_rates_are_large_in_some_rows_and_their_counts_exact(dtype: str) -> None
         assert implausible(law, task.reference(rates.clamp_max(87.3), torch.tensor([seed])), args) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [10, 30])
 def test_rounded_normal_numbers_are_no_counts(least: float) -> None:
     """They passed: they have the right mean and variance."""
@@ -215,6 +217,7 @@ def test_few_numbers_tell_nothing_but_whether_they_are_possible() -> None:
     assert implausible(law_of("rand"), torch.full((15,), 2.0), []) is not None
 
 
+@pytest.mark.slow
 def test_right_draws_fail_never_in_a_thousand() -> None:
     law = law_of("randn")
     generator = torch.Generator().manual_seed(5)

@@ -203,6 +203,7 @@ def test_moved_inputs_of_a_file_stay_in_their_range_where_it_takes_no_others(tmp
             assert all(bool(out.isfinite().all()) for out in moved.run("fp32"))
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_take_a_range_of_numbers_are_judged(judge, tmp_path, name):
     takes, inputs, taken, right, wrong, init = FILES[name]

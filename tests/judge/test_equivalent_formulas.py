@@ -416,6 +416,7 @@ def distillation(x: torch.Tensor, teacher: torch.Tensor, temperature: float) -> 
     return each.sum(-1) * temperature**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), [("log_mean_exp", log_mean_exp), ("distillation_loss_none", distillation)])
 def test_logarithms_that_cancel_leave_a_rounding(name: str, kernel: Callable[..., torch.Tensor]) -> None:
     """Of zeros: native has exactly 0 there, and a quarter of the lengths were wrong."""
@@ -486,6 +487,7 @@ def slope_of_tanh(x: torch.Tensor) -> torch.Tensor:
     return 1 - torch.where(x.abs() < 0.1, torch.tanh(x), (1 - power) / (1 + power)) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tanh", "rows_tanh_add", "embedding_add_tanh"])
 def test_gradients_of_a_saturated_tanh_are_what_rounding_leaves(name: str) -> None:
     """Of large numbers few are not nearly 1, and PyTorch's may be right by luck: all 24 draws were wrong."""

@@ -58,6 +58,7 @@ def expected(
     return reference.expect(task, case, args, grads), args, grads
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("name", "form", "dims", "dtype", "direction"),
     [

@@ -101,7 +101,7 @@ def test_a_device_without_the_memory_says_so(judge: Judge, tmp_path: Path, monke
     assert not [finding for finding in quick.findings if finding.check == "far_offsets"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.serial
 @pytest.mark.parametrize("specimen", collect("cpu", "far"), ids=lambda one: one.name)
 def test_who_is_wrong_beyond_31_bits(judge: Judge, specimen: Specimen) -> None:

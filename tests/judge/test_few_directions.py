@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from kerneleval.devices import find as find_device
@@ -56,6 +57,7 @@ def passes(output: torch.Tensor, expectation: Expectation) -> bool:
     return isinstance(compare([output], expectation), Match)
 
 
+@pytest.mark.slow
 def test_errors_along_few_directions_are_no_chance(tmp_path):
     """The native error of elements that share one number may be a fifth of what it is as a rule. Without what others
     are off by, an honest solution was rejected in 3 of 1000 draws; these are among them.

@@ -78,6 +78,7 @@ def test_forward_calls_come_before_the_clock(slow: Loaded, judge: Judge, cut: Cu
     assert right(again, buffer) and again.elapsed_ns > CALLS * FORWARD_S * 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "direction", "alone"),
     [(EXPLICIT, "backward", True), (EXPLICIT, "forward", False), (SLOW_FORWARD, "backward", False)],

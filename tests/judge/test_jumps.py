@@ -134,6 +134,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow(every=8)
 @pytest.mark.parametrize("name", FILES)
 def test_honest_kernels_pass_and_wrong_ones_fail_in_every_draw(tmp_path, name):
     forward, honest, wrong = FILES[name]
@@ -144,6 +145,7 @@ def test_honest_kernels_pass_and_wrong_ones_fail_in_every_draw(tmp_path, name):
         assert not any(passes(kernel(*drawn.args), drawn.expectation) for kernel in wrong)
 
 
+@pytest.mark.slow
 def test_a_jump_is_no_response_beside_outliers(tmp_path):
     """The largest element of a row lies on a step: a tiny movement of the inputs turns as many elements as a large one,
     and what they jump by is no tolerance.
@@ -169,6 +171,7 @@ def test_what_is_off_by_a_step_must_lie_beside_one(tmp_path):
         assert passes(other, drawn.expectation) == fine, (place, value)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("forward", "expected"),
     [
@@ -209,6 +212,7 @@ def test_nobody_asks_whether_outputs_jump_to_exchange_elements(tmp_path, monkeyp
     assert changed is not None and not asked
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("name", "rows", "dtype", "seeds"),
     [("int8", 256, "", 2), ("mean", 64, "", 2), ("softmax", 16, "", 2), ("softmax", 2, "bfloat16", 12)],

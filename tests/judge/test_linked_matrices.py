@@ -118,6 +118,7 @@ def test_solving_by_a_few_steps_is_found(name: str, solve: Solver) -> None:
     assert not all(right(name, solve, seed) for seed in range(1 if batch else DRAWS))
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("solve", [by_inverse, by_rows])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("name", KERNELS)
@@ -127,6 +128,7 @@ def test_other_ways_to_solve_pass(name: str, direction: str, solve: Solver) -> N
         assert all(right(name, solve, seed, dtype=dtype, direction=direction) for seed in range(2))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_matrices_are_well_conditioned(name: str) -> None:
     task = find(name)

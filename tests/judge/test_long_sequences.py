@@ -87,6 +87,7 @@ def rwkv4(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor, *, kept: int = 0, 
     return torch.stack(outs, 1).to(v.dtype)
 
 
+@pytest.mark.slow
 def test_sums_of_rwkv4_that_are_lost_every_128_or_512_steps_are_found() -> None:
     task = find("rwkv4_wkv")
     for direction, case in long_cases(task.name).items():
@@ -98,6 +99,7 @@ def test_sums_of_rwkv4_that_are_lost_every_128_or_512_steps_are_found() -> None:
             assert matches(found, expectation) == (kept == 0), (direction, kept)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("in_type", [False, True])
 def test_rwkv4_step_by_step_passes_in_every_type_and_distribution(direction: str, in_type: bool) -> None:
@@ -128,6 +130,7 @@ def alibi(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, scale: float, *, wind
     return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ v
 
 
+@pytest.mark.slow
 def test_linear_biases_that_grow_along_the_keys_pass() -> None:
     """BLOOM's form leaves out what all scores of a row share. It was wrong in half of such cases."""
     task = find("alibi_attention")

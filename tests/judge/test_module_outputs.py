@@ -46,6 +46,7 @@ NAMED = 'return {"mean": x.mean(0), "var": x.var(0), "none": None, "n": len(x)}'
 NESTED = 'return {"maps": [x * 2, x + 1], "logits": x.sum(1)}'
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("reference", "forward"),
     [
@@ -67,6 +68,7 @@ def test_equal_forms_pass(judge, tmp_path, reference, forward):
     assert verdict.verdict == "passed", verdict.message
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("reference", "forward", "reason", "message"),
     [
@@ -95,6 +97,7 @@ DATA = "x.data[:, :3] += y[:, :3]\nreturn x.sum(0)"  # counts no version
 KEEPS = "return torch.relu(x), y.view(-1)"
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("reference", "forward"),
     [

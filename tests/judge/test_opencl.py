@@ -16,8 +16,6 @@ from kerneleval.worker import waiting
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)
 
-pytestmark = pytest.mark.slow
-
 HEAD = "// kerneleval-launch: gelu_float32 global=cdiv(M*N,64)*64 local=64\n"
 GELU = "0.5f * x[i] * (1.0f + erf(x[i] * 0.70710678f))"
 
@@ -75,6 +73,7 @@ EARLY = (
 )
 
 
+@pytest.mark.slow(every=6)
 @pytest.mark.parametrize(
     ("text", "stage", "reason", "said"),
     [

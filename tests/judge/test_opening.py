@@ -62,6 +62,7 @@ def begins_with(monkeypatch: pytest.MonkeyPatch, dtype: str, category: str) -> N
     monkeypatch.setattr(judge_module, "opening", chosen)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("fail_fast", [False, True])
 @pytest.mark.parametrize(("source", "name"), [(DIVIDED, "divided"), (FIRST_DTYPE, "dtype")], ids=["size", "dtype"])
 def test_what_the_first_call_left_is_seen(

@@ -38,6 +38,7 @@ def task_of(reference: Any, dtype_of_output: str = "", **changes: Any) -> Task:
 CASE = case_of("mine", {"M": 40, "N": 70})
 
 
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_native_reference_passes_everywhere(name: str) -> None:
     """Three seeds over every distribution, dtype, layout and direction; contiguous cases are in the self-tests."""
@@ -321,6 +322,7 @@ def test_an_index_that_occurs_often_gathers_as_many_terms() -> None:
     assert reduction_length(task, case, args, (), (6, 20), 0) >= 40
 
 
+@pytest.mark.slow
 def test_a_running_sum_over_every_position_is_a_right_gradient_of_weights() -> None:
     """FlagGems' was refused on a GPU: the sum was taken to be as long as a dim; it runs over batch and positions."""
     dims = {"B": 2, "C": 48, "O": 48, "H": 256, "W": 256, "K": 1, "S": 1, "E": 0}
@@ -422,6 +424,7 @@ def test_a_task_in_place_gets_its_inputs_back() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "argmax"])
 def test_figures_for_timed_windows(name: str) -> None:
     """Honest candidates and native outputs on other inputs are within the figures that windows are checked by."""
@@ -497,6 +500,7 @@ def test_specs_of_scalars_are_no_tensors() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("layout", ["transposed", "expanded"])
 @pytest.mark.parametrize("name", ["attention", "batch_norm", "conv2d", "matmul", "sum"])

@@ -53,6 +53,7 @@ def test_floats_are_more_than_whole_numbers(name: str, kernel: Kernel) -> None:
     assert not wrong(name, right[name], plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dims"),
     [("relu_backward", {"M": 1, "N": 16}), ("relu", {"M": 1, "N": 16}), ("adam", {"M": 1, "N": 16, "steps": 1})],

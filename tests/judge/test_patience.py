@@ -118,6 +118,7 @@ def test_the_budget_is_the_protocols(clock: list[float]) -> None:
 SOURCE = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["_judge", "_time"])
 def test_every_answer_counts(step: str, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks and times have windows of their own, for which no reference is made."""

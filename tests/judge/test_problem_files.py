@@ -62,6 +62,7 @@ PITCH = "return x.as_strided(x.shape, (x.stride(0), 1)).sum(-1) * 2"
 COLUMNS = "return x.as_strided(x.shape, (x.shape[1] * x.stride(1), x.stride(1))).sum(-1) * 2"
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("layout", "body"),
     [("transposed", DENSE), ("sliced", DENSE), ("offset", STORAGE), ("transposed", PITCH), ("sliced", COLUMNS)],
@@ -119,6 +120,7 @@ DISTANCE = "return torch.stack([(x - row).square().sum(-1) for row in x[:3]])"
 GRAM = "a, b = x, x[:3]\nreturn (b * b).sum(-1)[:, None] + (a * a).sum(-1) - 2 * b @ a.T"
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("reference", "body", "passes"),
     [(PLANES, ONE_PASS, False), (PLANES, IN_TURN, True), (PLANES, PLANES, True), (DISTANCE, GRAM, False)],
@@ -160,6 +162,7 @@ MERGED = (
 )
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(("norm", "passes"), [(NORM_IN_ONE, False), (NORM_IN_TWO, True), (MERGED, True), (NORM, True)])
 @pytest.mark.parametrize("layer", ["self.fc(x)", "self.conv(x.view(-1, 4, 5))", "x @ self.fc.weight.T + self.bias"])
 def test_biases_before_a_norm_are_far_from_zero(judge, tmp_path, layer, norm, passes):
@@ -204,6 +207,7 @@ class ModelNew(torch.nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_scans_in_chunks_pass_where_inputs_are_large(judge, tmp_path):
     """Decays come as exponentials of differences of running sums, whose size the inputs must not set. Beside steps of
     100, under ``large_scale``, the others' decays do not show.
@@ -254,6 +258,7 @@ LOOP = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "wrong"),
     [
@@ -355,6 +360,7 @@ NARROW = {
 }
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("kind", NARROW)
 def test_who_computes_wider_than_a_file_that_casts_to_a_half_type_is_right(judge, tmp_path, kind):
     body, a, b, end = NARROW[kind]
@@ -400,6 +406,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [False, True])
 def test_floating_numbers_of_eight_bits_come_in_and_go_out(judge, tmp_path, sweep):
     path, right = tmp_path / "problem.py", "return out, top, place, wide * 2"
@@ -518,6 +525,7 @@ def judged_items(
     return judge.check(candidate, task, protocol, cases=(own, case))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
@@ -534,6 +542,7 @@ def test_a_batch_of_one_is_judged_as_several_too(judge, tmp_path, body, verdict)
     assert made.verdict == verdict and isinstance(made.cells[0].outcome, Passed)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
@@ -569,6 +578,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("old", "new", "verdict", "words"),
     [
@@ -611,6 +621,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [

@@ -17,6 +17,7 @@ from .variants import HONEST
 WITH = [name for name in NAMES if find(name).relations]
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", WITH)
 def test_the_reference_and_honest_candidates_keep_every_relation(name: str) -> None:
     task = find(name)

@@ -45,6 +45,7 @@ def chosen(scores: torch.Tensor, k: int) -> torch.Tensor:
     return torch.argsort(scores, dim=-1, descending=True, stable=True)[:, :k].contiguous()
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("name", "router"),

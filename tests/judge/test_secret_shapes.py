@@ -47,6 +47,7 @@ def test_one_who_knows_the_sizes_of_strided_inputs_alone_fails(judge: Judge, tmp
     assert "at sizes that are not in the plan" in verdict.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("otherwise", "stage", "reason"),
     [
@@ -76,6 +77,7 @@ def test_one_who_knows_the_plan_fails(judge: Judge, tmp_path: Path, otherwise: s
     assert [c.case.key for c in again.cells] == [key]
 
 
+@pytest.mark.slow
 def test_strides_that_differ_at_secret_sizes_alone_are_no_table_of_sizes(judge: Judge, tmp_path: Path) -> None:
     """Which part of the arguments is contiguous is drawn: the planned cases may meet no pair that is refused."""
     known = {tuple(c.dims_map.values()) for c in judge.plan(find("add"), PROTOCOL)}

@@ -23,6 +23,7 @@ def failed_tests(task: Task, *cases: Any) -> set[str]:
     return {str(finding["test"]) for finding in selftest(task, "cpu", cases or (CASE,))}
 
 
+@pytest.mark.slow(every=6)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_built_in_task_passes(name: str) -> None:
     task = find(name)

@@ -149,6 +149,7 @@ class Sorts(TorchDispatchMode):
         return called(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow
 def test_no_reference_sorts_nan_whose_sign_is_set() -> None:
     """Sorts by bits on GPUs put them at the wrong end, ``torch.topk`` of more than 32 elements among them: it failed
     its own task on an H200.
@@ -1174,6 +1175,7 @@ def test_gradients_at_a_border_are_asked_for(name: str) -> None:
     assert all(found) if beside else any(found)
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", BENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_right_gradients_at_a_border_pass(name: str, dtype: str) -> None:

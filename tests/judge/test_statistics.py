@@ -81,6 +81,7 @@ def test_equal_code_is_the_baselines_two_processes() -> None:
     assert of_equal_code(_samples([1.0] * 4, [1.0] * 4)) == []
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(("sessions", "blocks"), [(1, 1), (1, 2), (2, 4), (3, 5)])
 @pytest.mark.parametrize(("busier", "off"), [(1.0, 0.003), (5.0, 0.003), (1.0, 0.03)])
 def test_intervals_cover_the_truth(sessions: int, blocks: int, busier: float, off: float) -> None:
@@ -95,6 +96,7 @@ def test_intervals_cover_the_truth(sessions: int, blocks: int, busier: float, of
     assert inside / 800 > 0.92
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(("sessions", "blocks"), [(1, 2), (2, 4), (3, 5)])
 @pytest.mark.parametrize(("busier", "off"), [(15.0, 0.003), (1.0, 0.1), (0.2, 0.0)])
 def test_equal_code_is_called_neither_faster_nor_slower(sessions: int, blocks: int, busier: float, off: float) -> None:
@@ -115,6 +117,7 @@ def test_a_quiet_machine_tells_five_percent() -> None:
     assert claimed >= 0.95 * 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [3, 4])
 def test_a_candidate_that_scatters_alone_is_seldom_called_faster(blocks: int) -> None:
     """Its windows are close together by chance now and then, and equal code of seven other cells is steady. By the

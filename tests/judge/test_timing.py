@@ -440,6 +440,7 @@ class _Destroyed(_Timed):
         return replace(super().window(buffer, **options), destroy_ns=next(self.destroy_ns))
 
 
+@pytest.mark.slow
 def test_scatter_of_destroying_the_inputs_favours_nobody(monkeypatch):
     monkeypatch.setattr(clock, "verify", lambda *_: None)
     monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)

@@ -194,7 +194,6 @@ def test_a_run_stores_nothing_of_what_cannot_be_judged(tmp_path, judge, monkeypa
     assert stored == {"by_cpp": "wrong_output", "by_torch": "wrong_output"}
 
 
-@pytest.mark.slow
 def test_a_rewarder_goes_on_after_a_missing_tool(new_cache, monkeypatch):
     with Rewarder("cpu", cache_dir=new_cache(), directions=("forward",)) as rewarder:
         before = rewarder._judge
@@ -225,7 +224,7 @@ def test_every_built_in_language_has_a_known_kernel(name):
     assert all(known_kernel(known) for known in language.known)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", ["cpp", "torch", "triton", "numba"])
 def test_working_tools_pass_once(pool, name, monkeypatch):
     if missing := languages.find(name).missing("cpu"):

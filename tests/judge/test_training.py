@@ -73,6 +73,7 @@ def test_gradients_that_are_wrong_from_then_on_are_no_matter_of_training(
     assert ("called again" in verdict.message) == (reason == "wrong_in_training")
 
 
+@pytest.mark.slow
 def test_what_ends_pytorch_too_is_no_fault_of_a_candidate(
     judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def silu(x):
 """
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("body", "warned"),
     [

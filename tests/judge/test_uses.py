@@ -81,6 +81,7 @@ def has_avx() -> bool:
     return " avx2 " in Path("/proc/cpuinfo").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_avx(), reason="not run: this processor has no AVX2")
 def test_a_verdict_has_the_vector_instructions_of_a_cpp_candidate(judge: Judge) -> None:
     verdict = judged(judge, WIDE)
@@ -97,6 +98,7 @@ def test_a_verdict_has_the_vector_instructions_of_a_cpp_candidate(judge: Judge) 
     assert (representation.level, hardware.level) == (4, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_avx(), reason="not run: this processor has no AVX2")
 def test_what_no_entry_point_calls_does_not_count(judge: Judge) -> None:
     verdict = judged(judge, DECOY)
@@ -109,6 +111,7 @@ def test_what_no_entry_point_calls_does_not_count(judge: Judge) -> None:
     assert "not in the compiled code, so not counted: _mm256_" in grades[1].reason
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_avx(), reason="not run: this processor has no AVX2")
 def test_what_an_entry_point_hands_to_a_thread_counts(judge: Judge) -> None:
     """Its address comes from the global offset table: the relocations tell whose it is."""
@@ -124,6 +127,7 @@ def test_many_entry_points_are_not_all_looked_at() -> None:
     assert (len(found.kernels), found.why, found.complete) == (16, "24 of 40 entry points are not looked at", False)
 
 
+@pytest.mark.slow
 def test_reading_costs_little_and_a_library_is_read_once(judge: Judge) -> None:
     judged(judge, WIDE)
     before = dict(judge._uses._printed)
@@ -210,6 +214,7 @@ def test_what_was_compiled_while_checks_called_at_other_sizes_is_read_too() -> N
         uses.close()
 
 
+@pytest.mark.slow
 def test_what_is_not_looked_at_is_said(judge: Judge) -> None:
     pytest.importorskip("numba", reason="Numba is not installed")
     text = """
@@ -239,6 +244,7 @@ def relu(x):
     assert finding.message == "what the compiler of numba makes is not looked at"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "said"), [(UsageError("no Landlock"), "confined: no Landlock"), (OSError("full"), "full")]
 )

@@ -33,6 +33,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
         yield judge
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("name", "text", "reason", "words"),
     [

@@ -172,7 +172,6 @@ print(compiled(product, {"a": "*fp16", "b": "*fp16", "c": "*fp32"}, 64, 4).metad
 """
 
 
-@pytest.mark.slow
 def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
     script, cache = tmp_path / "kernels.py", tmp_path / "worker" / "triton"
     script.write_text(KERNELS)

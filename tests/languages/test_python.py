@@ -568,7 +568,6 @@ print(torch.allclose(load({source!r}).forward([b], (), {{}}).float(), 2 * b.floa
 # -- load_inline ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_load_inline_builds_in_the_candidates_own_folder(load, tmp_path):
     source = '''
 from torch.utils.cpp_extension import load_inline

@@ -47,6 +47,7 @@ check("relu")
 """
 
 
+@pytest.mark.slow
 def test_an_agent_that_checks_spends_its_budget_and_reads_nothing_of_the_judge(tmp_path: Path, judge: Judge) -> None:
     scripts, store, cache = tmp_path / "scripts", tmp_path / "s.db", tmp_path / "cache"
     scripts.mkdir()

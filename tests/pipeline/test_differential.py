@@ -159,6 +159,7 @@ def answers(found: dict[str, Any], device: str) -> list[dict[str, Any]]:
     return [one for case in found["cases"] for one in case["answers"] if one["device"] == device]
 
 
+@pytest.mark.slow
 def test_equal_devices_agree_bit_for_bit(others: None) -> None:
     code, found = asked("--reference", "-t", "softmax", "--devices", "cpu,good", "--dtype", "fp32")
     assert code == 0
@@ -172,6 +173,7 @@ def test_equal_devices_agree_bit_for_bit(others: None) -> None:
     assert all(one["answer"] == "right" and 0 <= one["of_bound"] <= 1 for one in answers(found, "good"))
 
 
+@pytest.mark.slow
 def test_a_device_that_is_wrong_is_named_with_its_worst_element(others: None, tmp_path: Path) -> None:
     files = written(tmp_path, a_py=SOFTMAX)
     options = [*files, "-t", "softmax", "--devices", "cpu,good,coarse", "--dtype", "fp32", "--direction", "forward"]
@@ -218,6 +220,7 @@ def test_devices_that_differ_within_bounds_are_not_wrong(others: None, tmp_path:
     assert any(0 < one["relative_rms"] < 1e-5 and one["max_of_bound"] > 0 for one in apart)
 
 
+@pytest.mark.slow
 def test_a_device_on_which_it_dies_is_wrong_and_the_others_are_asked_on(others: None, tmp_path: Path) -> None:
     files = written(tmp_path, a_py=SOFTMAX)
     options = ["-t", "softmax", "--devices", "cpu,died", "--dtype", "fp32", "--direction", "forward"]
@@ -298,6 +301,7 @@ def relu(x):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threshold", "directions"), [("0.0f", set()), ("0.125f", {"forward"})])
 def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[str], tmp_path: Path) -> None:
     from kerneleval import devices
@@ -349,6 +353,7 @@ def test_types_that_a_device_lacks_are_asked_of_none(monkeypatch: pytest.MonkeyP
     assert {case.dtype for case in found} == {"float32", "bfloat16"}
 
 
+@pytest.mark.slow
 def test_several_outputs_integers_and_random_numbers() -> None:
     """The reference is right on the device that made the oracle, whatever the kind of its outputs."""
     for name, dtype in (("topk", "float32"), ("layer_norm", "bfloat16"), ("dropout", "float32")):

@@ -140,7 +140,6 @@ def test_a_place_is_needed() -> None:
     assert isinstance(done.exception, UsageError) and "--out FOLDER" in str(done.exception)
 
 
-@pytest.mark.slow
 def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path, judge: Judge) -> None:
     store = str(tmp_path / "s.db")
     common: dict[str, Any] = {"device": "cpu", "store_url": store, "tier": "quick"}

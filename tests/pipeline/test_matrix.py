@@ -219,7 +219,6 @@ def test_what_a_candidate_does_instead_is_its_own_affair(tmp_path: Path, targets
         assert INSTEAD[target][1] in row.compiles.why and row.compiles.why
 
 
-@pytest.mark.slow
 def test_a_forged_result_needs_a_binary(tmp_path: Path) -> None:
     forged = """
 import json, pathlib
@@ -276,7 +275,6 @@ def test_cuda_sources(tmp_path: Path) -> None:
     assert "wgmma" in found["sm_80"].compiles.why
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("hipcc") is None, reason="not run: no hipcc")
 def test_sources_are_compiled_for_amd(tmp_path: Path) -> None:
     """CUDA as translated, and HIP as it is; a target that the compiler does not know tells nothing of the candidate."""
@@ -350,7 +348,6 @@ extern "C" int relu_float32(const float *x, float *out, int64_t M, int64_t N, vo
 """
 
 
-@pytest.mark.slow
 def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {"directions": ("forward",), "categories": ("tiny", "small"), "distributions": ("standard",)}
     judged = pipeline.matrix  # few and small cases: what is tested is the table
@@ -379,7 +376,6 @@ def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path, monkeypat
     assert "cpu, correct: wrong_output" in done.stdout
 
 
-@pytest.mark.slow
 def test_the_command_compiles_alone(tmp_path: Path) -> None:
     path = tmp_path / "relu.py"
     path.write_text(RIGHT)

@@ -108,8 +108,8 @@ def known_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cpu, "case_budget", lambda _: (1 << 18, 4_000_000))
 
 
-@pytest.mark.serial  # "slower" is claimed only if nothing else disturbs the clock
 @pytest.mark.slow
+@pytest.mark.serial  # "slower" is claimed only if nothing else disturbs the clock
 @pytest.mark.usefixtures("known_limits")
 def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, steady = tmp_path / "s.db", NoiseFigures(call=(Noise(spread=0.05, between=0.01),) * 4, device=())

@@ -66,7 +66,6 @@ def test_faster_is_worth_more_and_wrong_less_than_right():
 WRONG = "import torch\n\n\ndef relu(x):\n    return torch.zeros_like(x)\n"
 
 
-@pytest.mark.slow
 def test_one_warm_judge_for_many_threads():
     with Rewarder("cpu", directions=("forward",), allow=("custom", "mixed", "library")) as rewarder:
         found: dict[str, float] = {}

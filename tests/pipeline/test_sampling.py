@@ -169,7 +169,6 @@ def test_money_that_is_not_known_cannot_be_limited(tmp_path: Path, judge: Judge)
         run(path, tmp_path / "s.db", judge, max_tokens=0)
 
 
-@pytest.mark.slow
 def test_an_endpoint_that_fails_leaves_its_samples_open(tmp_path: Path, judge: Judge) -> None:
     broken = {"now": True}
 

@@ -65,6 +65,7 @@ def run(judge: Judge, *names: str, generators: tuple[str, ...] = ("mine", "broke
     return pipeline.run(generators, tasks, judge=judge, store_url="s.db", tier="quick", timed=False, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("suite")
 def test_a_run_ends_and_tasks_that_settle_nothing_count_nowhere(
     judge: Judge, capsys: pytest.CaptureFixture[str]
@@ -168,6 +169,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forward", "shapes", "gone", "why"),
     [

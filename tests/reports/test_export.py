@@ -43,6 +43,7 @@ def read(path: Path) -> list[dict[str, object]]:
     return parquet.read_table(path).to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", export.FORMATS)
 def test_cells_come_back_from_either_format(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"cells.{ending}"

@@ -41,6 +41,7 @@ def as_measured(results):
     return find("cv_shape")(exact, Setting()).value
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(("cv", "noise"), [(0.2, 0.1), (0.2, 0.12), (0.5, 0.1), (0.03, 0.03)])
 def test_the_corrected_cv_is_unbiased_and_the_raw_one_is_not(cv, noise):
     generator = np.random.default_rng(7)

@@ -53,6 +53,7 @@ def test_declined_cells_do_not_make_a_pair_wrong():
     assert not compare(rows("a", ["unsupported"] * 2), rows("a", [1.0] * 2)).pairs[0].before
 
 
+@pytest.mark.slow
 def test_no_difference_is_called_one_more_often_than_it_should_be():
     """1,000 comparisons of 40 cells that differ by noise alone: any at all called different in 5 % at most."""
     generator = np.random.default_rng(1)

@@ -46,6 +46,7 @@ def flat(found):
     return list(found.values()) if isinstance(found, dict) else [found]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(suites())
 def test_invariants_of_all_scores(results):
@@ -81,6 +82,7 @@ def test_the_composite_is_the_product_of_its_factors_and_no_more(results):
         assert s <= speed * (1 - min(cv, 1)) + 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(suites(), st.randoms(use_true_random=False))
 def test_the_order_of_the_results_does_not_matter(results, random):

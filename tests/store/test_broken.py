@@ -324,6 +324,7 @@ def version(store):
         return migrations.found_version(connection, "here")
 
 
+@pytest.mark.slow
 def test_migrations_run_in_order_once_and_keep_the_data(url, monkeypatch):
     with open_store(url) as store:
         fill(store, 2, 3, 8)

@@ -88,10 +88,12 @@ def test_kill_9_loop_on_sqlite(tmp_path):
         assert connection.execute("SELECT count(*) FROM outcomes").fetchone() == (60 * 8,)
 
 
+@pytest.mark.slow
 def test_kill_9_loop_on_postgresql(server_url):
     assert kill_and_resume(server_url, attempts=40, cells=8, kills=3, lines=6, longest_s=0.05) >= 1
 
 
+@pytest.mark.slow
 def test_kill_9_while_the_store_is_made(tmp_path):
     for i in range(4):
         path = tmp_path / f"{i}.db"
@@ -106,6 +108,7 @@ def test_kill_9_while_the_store_is_made(tmp_path):
         check_nothing_torn(str(path), 1)
 
 
+@pytest.mark.slow
 def test_two_processes_make_and_fill_one_store(url):
     writers = [start_writer(url, 30, 6, name) for name in ("a", "b")]
     for writer in writers:
@@ -118,6 +121,7 @@ def test_two_processes_make_and_fill_one_store(url):
             assert sum(isinstance(r.outcome, Passed) for r in store.results(run.id)) == 30 * 6
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_run(url):
     """Both work on the same attempts: the first verdict of each stays, and nobody fails."""
     with open_store(url) as store:

@@ -83,6 +83,7 @@ def changes(found: dict[str, Any]) -> list[str]:
     return [run["change"] for source in found["sources"] for run in source["runs"]]
 
 
+@pytest.mark.slow
 def test_every_run_reads_as_in_its_own_store(url: str, tmp_path: Path) -> None:
     a, b = str(tmp_path / "a.db"), str(tmp_path / "b.db")
     runs = {stored(a, "first"): a, stored(a, "second", tasks=5, finished=2): a, stored(b, "first", "cuda"): b}
@@ -158,6 +159,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -226,6 +228,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "limit"])
 def test_a_kill_or_a_full_disk_leaves_the_target_as_it_was(how: str, tmp_path: Path) -> None:
     a, target = str(tmp_path / "a.db"), str(tmp_path / "t.db")

@@ -45,6 +45,7 @@ def others(folder: Path, takes: str, init: str, forward: str, given: str) -> dic
     return next(filter(None, changed), {})
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("takes", "init", "forward", "given", "expected"),
     [
@@ -75,6 +76,7 @@ def test_numbers_of_the_constructor_are_others_once(tmp_path, takes, init, forwa
     assert others(tmp_path, takes, init, forward, given) == expected
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("takes", "init", "forward", "given"),
     [

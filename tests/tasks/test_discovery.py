@@ -64,6 +64,7 @@ def test_an_unknown_name_suggests_near_ones(wrong: str, right: str) -> None:
         tasks.find(wrong)
 
 
+@pytest.mark.slow
 def test_a_look_up_imports_the_family_of_the_task_alone() -> None:
     script = (
         "import sys; from kerneleval.tasks import find; find('gelu'); find('conv2d_relu_bias_add');"

@@ -142,6 +142,7 @@ RIGHT = ["torch.where((x - 0.5) > 0, x + x, 0 - x)", "torch.where(x <= 0.5, -x, 
 COUNTED = "torch.bincount((torch.{}).clamp(-9, 8).long().flatten() + 9, minlength=18)"
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("reference", "body", "verdict"),
     [

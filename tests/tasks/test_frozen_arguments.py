@@ -1217,6 +1217,7 @@ def test_repeated_rows_of_noise_are_no_labels(tmp_path):
     assert set(labels.tolist()) == {0, 1, 2, 3, 4}
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("forward", "shifted", "hidden"),
     [

@@ -863,6 +863,7 @@ def test_what_the_model_reads_itself_is_not_varied(tmp_path):
     assert {unit.names for unit in units(surveys_of(tmp_path, text))} == {("batch",)} | {("features_in",)}
 
 
+@pytest.mark.slow
 def test_a_sweep_chooses_bounded_working_sizes(tmp_path):
     surveys = surveys_of(tmp_path, CONV)
     base, own = surveys.at({}), surveys.file.constructor
@@ -897,6 +898,7 @@ def test_rows_of_a_pair_are_no_size(tmp_path):
     assert "get_inputs[3]" in named and "get_inputs[2]" not in named
 
 
+@pytest.mark.slow
 def test_a_state_is_no_longer_than_its_window(tmp_path):
     """A window of 1 keeps a state of ``x[-0:]``: all of a sequence, and of a sequence of 1 no more than that."""
     text = model(
@@ -962,6 +964,7 @@ def test_a_sweep_selects_nothing_that_a_drawn_mask_may_hide(tmp_path):
     assert all(dims["beams"] >= 4 for _, dims in chosen)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
     first = variants(surveys_of(tmp_path, CONV))
     assert first == variants(surveys_of(tmp_path, CONV))
@@ -1005,6 +1008,7 @@ def test_distributions_are_kept_only_where_the_problem_is_defined(tmp_path):
     assert read(write(tmp_path, model(raises), "d.py")).distributions == (*exponential.distributions, "padded")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forward", ["return F.dropout(x)", "return x * torch.randn(x.shape[1])"])
 def test_a_random_problem_is_refused_in_one_true_sentence_when_it_is_swept(tmp_path, forward):
     said = r"cannot be judged: .*random numbers that forward draws .*make the random part an input"
@@ -1148,6 +1152,7 @@ def test_a_plain_argument_that_is_used_is_varied(tmp_path):
     assert [unit.value for unit in varied] == [5, 37, 30]
 
 
+@pytest.mark.slow
 def test_the_largest_length_follows_the_size_that_bounds_lengths(tmp_path):
     """Lengths of 1 to 37 beside 18 or 74 steps: kernels read behind the end, and never met the longer ones."""
     inputs = "return [torch.randn(6, 37), torch.randint(1, 38, (6,)), 37]"
@@ -1160,6 +1165,7 @@ def test_the_largest_length_follows_the_size_that_bounds_lengths(tmp_path):
         assert not any(unit.ends for unit in varied_with(tmp_path, MASKED, inputs)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("longest", [64, 54])
 def test_the_largest_length_follows_no_width_that_is_as_large(tmp_path, longest):
     """Segments of 64 rows beside a width and a longest segment of 31: who goes as far as that was rejected."""
@@ -1170,6 +1176,7 @@ def test_the_largest_length_follows_no_width_that_is_as_large(tmp_path, longest)
     assert len(width.names) == 1 and len({one[width.names[0]] for one in dims}) > 3
 
 
+@pytest.mark.slow
 def test_no_sequence_becomes_longer_than_is_told(tmp_path):
     """The last end followed the rows, and the longest sequence was longer than its own length said."""
     forward = "return torch.stack([x[:b].sum(0) - x[:a].sum(0) for a, b in zip(lengths[:-1], lengths[1:])])"
@@ -1194,6 +1201,7 @@ GROUPS = """out = x.new_zeros(x.shape[0], most.shape[2])
         return out"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forward", "grows"),
     [
@@ -1338,6 +1346,7 @@ def test_no_batch_of_one_is_repeated_for_positions_of_two(tmp_path):
     assert found and all(dims.get("get_inputs[0]", 2) > 1 for dims in found)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("reads", ["more[0][0]", "more[0][:1]", "more[0]"])
 @pytest.mark.parametrize(
     "given", ["torch.ones(4, 12, 12).tril()", "torch.randn(12, 12).expand(4, -1, -1)", "torch.ones(4, 12, 12)"]
@@ -1363,6 +1372,7 @@ def items_of(folder: Path, forward: str, inputs: str, init: str = "pass") -> tup
     return surveys, [dims for _, dims in variants(surveys) if any(dims.get(name, 1) > 1 for name in ITEMS)]
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("forward", "inputs"),
     [
@@ -1386,6 +1396,7 @@ def test_a_batch_of_one_grows(tmp_path, forward, inputs):
         assert mask.shape[0] == (1 if spec.shape == (1,) else 3)
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("forward", "inputs", "init"),
     [
@@ -1407,6 +1418,7 @@ def test_no_batch_of_one_grows_where_that_is_another_problem(tmp_path, forward, 
 _HEADS = "q, k, v = (t.permute(1, 2, 0, 3) for t in (x, *more))"
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("forward", "inputs", "init"),
     [
@@ -1444,6 +1456,7 @@ def test_a_batch_of_one_behind_the_steps_grows(tmp_path, forward, inputs, init):
     assert all(3 in spec.shape[:2] for spec in rest)
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("forward", "inputs", "init"),
     [
@@ -1501,6 +1514,7 @@ def test_every_size_is_once_one(tmp_path):
         assert all(min(dims[name] for dims in chosen) == 1 for name in ("batch", "length", "width"))
 
 
+@pytest.mark.slow
 def test_no_size_becomes_one_where_that_is_another_problem(tmp_path):
     """Dims that ``squeeze`` drops at 1, halves of 1 that are nothing, ``x[-0:]`` that is all of it, and rows that are
     repeated at 1 alone.
@@ -1549,6 +1563,7 @@ STEPS = """
 """
 
 
+@pytest.mark.slow
 def test_steps_of_a_loop_are_varied(tmp_path):
     """Behind a loop of fewer steps, operators were taken for others of the loop, and none of its lengths was known."""
     inputs = "[torch.rand(2, steps, 6), torch.rand(2, steps, 6), torch.rand(6)]"
@@ -1634,6 +1649,7 @@ def test_lengths_above_zero_stay_above_it(tmp_path):
     assert chosen and all(dims["length"] > 1 for dims in chosen)
 
 
+@pytest.mark.slow
 def test_every_size_is_once_larger_than_the_files_own(tmp_path):
     """A mask of the first length, sliced for others, was too small in none of the cases."""
     inputs = "[torch.randn(batch, heads, length, width) for _ in range(3)]"
@@ -1650,6 +1666,7 @@ def test_every_size_is_once_larger_than_the_files_own(tmp_path):
     assert min(alone) < 99 < max(alone) and len(alone) == 6
 
 
+@pytest.mark.slow
 def test_rows_whose_number_counts_twice_are_once_more(tmp_path):
     """Others took all the room for more operations: a kernel that reads the first 96 keys passed."""
     inputs, top = "[torch.randn(B, H, T, D) for _ in range(3)]", "B, H, T, D = 2, 4, 96, 32"
@@ -1667,6 +1684,7 @@ def test_only_rectangles_have_larger_sizes(tmp_path):
             assert category == "rectangular" or all(dims[name] <= size for name, size in own.items()), (category, dims)
 
 
+@pytest.mark.slow
 def test_keys_are_more_where_queries_may_not_be(tmp_path):
     mask = "torch.ones(len(x), len(more[0])).tril(len(more[0]) - len(x)) == 0"
     forward = f"return (x @ more[0].mT).masked_fill({mask}, -torch.inf).softmax(-1)"

@@ -205,7 +205,6 @@ CONFIGS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_real_models_are_judged(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     if importlib.util.find_spec("transformers") is None:

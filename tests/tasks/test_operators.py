@@ -179,6 +179,7 @@ def test_empty_cases_run_forward_in_every_dtype(name: str) -> None:
         assert all(torch.isfinite(o).all() for o in result)
 
 
+@pytest.mark.slow
 def test_outputs_of_empty_inputs_have_the_type_of_others() -> None:
     """PyTorch's bincount forgets the type of the weights where there are none: float32 was called wrong there."""
     for task in (task for task in map(find, all_tasks()) if task.empty and task.table.outputs):

@@ -65,6 +65,7 @@ def test_noise_under_a_seed_of_forwards_own_is_noise(tmp_path, forward):
         bound(tmp_path, forward).draw(1)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     "forward",
     [

@@ -67,6 +67,7 @@ REGIONS: list[tuple[str, str, Inside]] = [
 ]
 
 
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize(("name", "region", "inside"), REGIONS, ids=[f"{n}-{region}" for n, region, _ in REGIONS])
 def test_every_verdict_has_a_case_there(name: str, region: str, inside: Inside, direction: Direction) -> None:

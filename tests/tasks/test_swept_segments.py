@@ -51,6 +51,7 @@ CLOSED = [
 ]
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("offsets", "sizes"), [*((one, "4, 64, 12, 16") for one in CLOSED), (CLOSED[1], "3, 60, 10, 20")]
 )
@@ -88,6 +89,7 @@ OF_EACH = FILE.replace("return sums", "s = sums").replace(
 )
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("sizes", ["8, 64, 12, 8", "6, 96, 20, 16"])
 @pytest.mark.parametrize("offsets", ["torch.arange(0, T + 1, S)", "torch.arange(0, T + S, S)"])
 def test_there_are_as_many_equal_segments_as_weights(tmp_path, offsets, sizes):
@@ -136,6 +138,7 @@ def test_keys_and_values_end_together(tmp_path, width):
     assert all(int(ends[-1]) == len(x) == len(v) for x, v, ends in drawn)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("count", ["12", "N"])
 @pytest.mark.parametrize("ids", ["torch.randint(0, {n}, (90,)).sort().values", "torch.randint({n}, (90,))"])
 def test_numbers_of_segments_that_the_model_is_made_with_vary(tmp_path, count, ids):

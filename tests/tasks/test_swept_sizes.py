@@ -169,6 +169,7 @@ def test_a_number_beside_integers_that_it_has_nothing_to_do_with_stays(tmp_path)
 LOOP = "h = [{first} * 0]; [h.append({rest}) for t in range({steps})]; return torch.stack(h)"
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("forward", "inputs", "dim"),
     [

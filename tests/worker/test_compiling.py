@@ -145,6 +145,7 @@ print(looks)
 """
 
 
+@pytest.mark.slow
 def test_triton_compiles_for_a_gpu(tmp_path: Path) -> None:
     """It lets the interpreter's lock go: else nothing would be seen."""
     pytest.importorskip("triton")
@@ -285,6 +286,7 @@ def gelu(x):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [COMPILES_LONG, TABLE_IN_NUMBA])
 def test_who_compiles_longer_than_calls_may_take_passes(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -343,6 +345,7 @@ def new(done):
 """
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("work", "counts", "goes_on"),
     [("once", 0, True), ("many", 0, False), ("many", 1, False), ("new", 0, False)],

@@ -58,6 +58,7 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
     return set(seen)
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("compute", "name"),
     [
@@ -304,6 +305,7 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     assert mapped == "['other', 'own.so']"
 
 
+@pytest.mark.slow
 def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
     """They may compute with anything, and no mode and no profiler sees it; those of compilers are the compilers'."""
     own = tmp_path / "own.py"

@@ -57,6 +57,7 @@ def compiled(runs: list[int]) -> Callable[[torch.Tensor], torch.Tensor]:
     return torch.compile(lambda x: torch.sigmoid(x) * x, fullgraph=True, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("record", "mute"), [(True, False), (False, True), (True, True)])
 def test_compiled_code_is_used_again_after_a_watched_window(observing: Observing, record: bool, mute: bool) -> None:
     """PyTorch skips a function for good that was called under a dispatch mode: it was timed without its compiler."""
@@ -76,6 +77,7 @@ def test_compiled_code_is_used_again_after_a_watched_window(observing: Observing
     assert len(runs) == (2 if record else 3)
 
 
+@pytest.mark.slow
 def test_operators_of_every_namespace_are_counted_in_every_thread(observing: Observing) -> None:
     """PyTorch brings more than ``aten``; operators that others register are known by what they dispatch."""
     x = torch.randn(4, 4)

@@ -79,6 +79,7 @@ def _check(judge: Judge, source: str, directory: Path) -> Verdict:
                  tier="quick", timed=False, allow=("custom", "mixed", "library"))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_candidate_calls_a_carried_library(judge: Judge, tmp_path: Path) -> None:
     verdict = _check(judge, CANDIDATE, tmp_path)
     assert verdict.verdict == "passed", verdict.message

@@ -264,6 +264,7 @@ def test_network_is_out_of_reach(where: tuple[str, str]) -> None:
 # -- exhaustion -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=2)
 def test_fork_bomb_is_bounded_and_cleaned(where: tuple[str, str]) -> None:
     played = play(where[0], "fork_bomb", where[1], limits={"processes": 48}, linger=20)
     assert played.result["refused"] == "EAGAIN"
@@ -276,6 +277,7 @@ def test_memory_bomb_is_refused_on_the_cpu(user: str) -> None:
     assert played.result["refused"] < 4096
 
 
+@pytest.mark.slow(every=2)
 def test_resident_memory_is_told(where: tuple[str, str]) -> None:
     played = play(where[0], "hold_memory", where[1], linger=20)
     assert 500 << 20 < played.report["resident"] < 1200 << 20
@@ -311,6 +313,7 @@ def test_escapees_are_ended(where: tuple[str, str], act: str, end: str) -> None:
         assert played.report["survived"] == []
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("act", "code"),
     [
@@ -349,6 +352,7 @@ def test_killing_twice_and_too_late() -> None:
 # -- what must still work ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=10)
 @pytest.mark.parametrize(
     ("act", "wanted"),
     [
@@ -370,6 +374,7 @@ def test_honest_work(where: tuple[str, str], act: str, wanted: dict) -> None:
     assert {key: seen.get(key) for key in wanted} == wanted, seen
 
 
+@pytest.mark.slow
 def test_torch_compile() -> None:
     """Inductor writes C++, starts compilers and helper processes, and loads what they made."""
     pytest.importorskip("torch")

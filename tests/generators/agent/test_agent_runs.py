@@ -296,6 +296,7 @@ def _running(mark: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_one_that_hangs_and_its_daemons_end(tmp_path):
     mark = f"mark-{time.monotonic_ns()}"
     cache = FakeCache()
@@ -345,6 +346,7 @@ def test_stop_ends_what_is_under_way(tmp_path):
     assert made.ask(request()).problem == "endpoint"  # it stays so
 
 
+@pytest.mark.slow
 def test_the_death_of_this_process_ends_the_agent(tmp_path):
     mark = f"mark-{time.monotonic_ns()}"
     agent(tmp_path, "import time; time.sleep(1000)")

@@ -37,6 +37,7 @@ def asked(*said: Say, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple
         return model.ask(Request(task=tasks.find("relu"), device="cpu")), server
 
 
+@pytest.mark.slow
 def test_an_answer_with_all_that_it_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     answer, server = asked(
         Say(usage=USAGE, finish="end_turn", model="claude-x"), monkeypatch=monkeypatch, temperature=0.5
