@@ -243,7 +243,6 @@ def test_an_interrupted_audit_goes_on(url: str, judge: Judge) -> None:
     assert another["audited"] == 1
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

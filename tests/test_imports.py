@@ -121,7 +121,6 @@ def core_files() -> list[Path]:
     return files
 
 
-@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("path", core_files(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_core_imports_nothing_but_the_standard_library_numpy_scipy_torch_and_triton(path: Path) -> None:
     allowed = CORE_MAY_IMPORT | {"kerneleval"} | set(sys.stdlib_module_names)

@@ -741,7 +741,6 @@ ROUNDING = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 """Of results below 1: fp32's arithmetic, and one rounding of a half type."""
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 def test_the_metal_example_computes_a_softmax_on_the_host(on_host, dtype, kind):

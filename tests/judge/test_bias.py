@@ -35,7 +35,6 @@ def away_at_ties(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where((up.float() - exact).abs() <= (down.float() - exact).abs(), up, down)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", WIDE)
 def test_a_third_of_a_rounding_step_is_found(name: str, dtype: str) -> None:
@@ -127,7 +126,6 @@ REPEATING: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
 }
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("repeat", REPEATING.values(), ids=REPEATING)
 def test_errors_of_a_value_that_repeats_count_once(

@@ -358,7 +358,6 @@ def test_gradients_of_a_batch_norm_stay_within_float16() -> None:
     assert BoundCase(find("batch_norm"), forward, find_device("cpu"), tf32=False).draw(7).args[0].abs().max() > 1024
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -52,7 +52,6 @@ def passes(name: str, how: str, dtype: str, distribution: str, layout: str = "co
     return found
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("name", ["log_softmax", "softmax_cross_entropy", "cross_entropy"])
 def test_gradients_by_the_logarithm_of_the_sum(name: str, dtype: str) -> None:

@@ -298,7 +298,6 @@ def test_variances_in_one_pass_are_found_in_chains(task: str, monkeypatch: pytes
     assert found_by(task, "far_mean", chained(one_pass, task, monkeypatch))
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("task", CHAINED)
 def test_honest_variances_pass_in_chains(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = long_case(task, "far_mean")
@@ -521,7 +520,6 @@ ROWS_OF = {"instance_norm": 2, "instance_norm_affine": 2}
 """Dims of a row where they are several."""
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -549,7 +547,6 @@ def in_16_bits(out: Tensor) -> Tensor:
     return out if out.is_floating_point() else out & 0xFFFF
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     "name",
     ["argmax", "argmin_middle", "argsort", "sample_by_race", "iamin", "token_ranks", "count_below", "beam_search_step"],
@@ -570,7 +567,6 @@ def test_an_index_of_16_bits_is_found_in_every_verdict(name: str) -> None:
         assert not all(found)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     "name, dims, mebibytes",
     [("argmax_dim0", "N", 3), ("argmin_middle", "BN", 3), ("amax", "M", 3), ("beam_search_step", "B", 4)],

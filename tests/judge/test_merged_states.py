@@ -40,7 +40,6 @@ CASES = {
 }
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_under_large_states_pass(name: str, dtype: str) -> None:

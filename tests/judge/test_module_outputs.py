@@ -68,7 +68,6 @@ def test_equal_forms_pass(judge, tmp_path, reference, forward):
     assert verdict.verdict == "passed", verdict.message
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("reference", "forward", "reason", "message"),
     [

@@ -39,7 +39,6 @@ def mine(reference: Any, base: str = "gelu", **changes: Any) -> Task:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", [*NAMES, "dropout", "linear_w4a16", "bitwise_and", "fft", "sum_all"])
 def test_every_kind_is_planted_or_has_a_reason_and_none_survives(name: str) -> None:
     task = find(name)

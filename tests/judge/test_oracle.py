@@ -500,7 +500,6 @@ def test_specs_of_scalars_are_no_tensors() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("layout", ["transposed", "expanded"])
 @pytest.mark.parametrize("name", ["attention", "batch_norm", "conv2d", "matmul", "sum"])

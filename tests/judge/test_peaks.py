@@ -34,7 +34,6 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CPU, "largest_case_bytes", lambda: 2**22)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", [n for n in peaks.NAMES if n != "matrix/tf32"])
 def test_every_peak_of_this_machine_is_a_rate_or_says_why_not(name: str) -> None:
     found = peaks.measure(CPU, CPU.machine(), name)

@@ -62,7 +62,6 @@ PITCH = "return x.as_strided(x.shape, (x.stride(0), 1)).sum(-1) * 2"
 COLUMNS = "return x.as_strided(x.shape, (x.shape[1] * x.stride(1), x.stride(1))).sum(-1) * 2"
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("layout", "body"),
     [("transposed", DENSE), ("sliced", DENSE), ("offset", STORAGE), ("transposed", PITCH), ("sliced", COLUMNS)],
@@ -120,7 +119,6 @@ DISTANCE = "return torch.stack([(x - row).square().sum(-1) for row in x[:3]])"
 GRAM = "a, b = x, x[:3]\nreturn (b * b).sum(-1)[:, None] + (a * a).sum(-1) - 2 * b @ a.T"
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("reference", "body", "passes"),
     [(PLANES, ONE_PASS, False), (PLANES, IN_TURN, True), (PLANES, PLANES, True), (DISTANCE, GRAM, False)],

@@ -96,7 +96,6 @@ def test_intervals_cover_the_truth(sessions: int, blocks: int, busier: float, of
     assert inside / 800 > 0.92
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(("sessions", "blocks"), [(1, 2), (2, 4), (3, 5)])
 @pytest.mark.parametrize(("busier", "off"), [(15.0, 0.003), (1.0, 0.1), (0.2, 0.0)])
 def test_equal_code_is_called_neither_faster_nor_slower(sessions: int, blocks: int, busier: float, off: float) -> None:

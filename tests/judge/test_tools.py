@@ -224,7 +224,6 @@ def test_every_built_in_language_has_a_known_kernel(name):
     assert all(known_kernel(known) for known in language.known)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", ["cpp", "torch", "triton", "numba"])
 def test_working_tools_pass_once(pool, name, monkeypatch):
     if missing := languages.find(name).missing("cpu"):

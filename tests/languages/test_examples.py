@@ -30,7 +30,6 @@ def check(loaded, shape, tolerance=2e-6):
     torch.testing.assert_close(got_grad.double(), want_grad, rtol=2 * tolerance, atol=2 * tolerance)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("language", ["torch", "numba", "cpp", "opencl"])
 def test_example_is_right(language, load, example):
     if language == "opencl" and (reason := opencl_runtime.unusable()):
@@ -65,7 +64,6 @@ print(json.dumps(loaded.launches()))
     assert json.loads(out) == {"gelu_kernel": 3, "gelu_backward_kernel": 3}  # the empty shape launches nothing
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", ["cuda", "cuda-device"])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_cuda_example_compiles(name, arch, make, example, tmp_path):

@@ -1396,7 +1396,6 @@ def test_a_batch_of_one_grows(tmp_path, forward, inputs):
         assert mask.shape[0] == (1 if spec.shape == (1,) else 3)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("forward", "inputs", "init"),
     [

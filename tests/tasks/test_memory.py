@@ -146,7 +146,6 @@ def test_gates_with_their_steps_in_another_dim_are_found(tmp_path):
     assert read(path).build({}, "cpu").gates == {1}
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("step", "found"),
     [

@@ -79,7 +79,6 @@ def check_category(task: Task, case: Case, whole: bool) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(every=2)
 @EVERY
 @pytest.mark.parametrize(
     "budget",

@@ -89,7 +89,6 @@ OF_EACH = FILE.replace("return sums", "s = sums").replace(
 )
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("sizes", ["8, 64, 12, 8", "6, 96, 20, 16"])
 @pytest.mark.parametrize("offsets", ["torch.arange(0, T + 1, S)", "torch.arange(0, T + S, S)"])
 def test_there_are_as_many_equal_segments_as_weights(tmp_path, offsets, sizes):

@@ -58,7 +58,6 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
     return set(seen)
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(
     ("compute", "name"),
     [

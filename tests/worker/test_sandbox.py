@@ -184,12 +184,17 @@ def test_weaker_where_the_system_refuses() -> None:
     assert {said for name, said in played.result.items() if name != "other slot"} <= {"EACCES", "ENOENT"}
 
 
+def _without_landlock(played: Played) -> str:
+    """The level that is left without it: a user of its own keeps files closed, where the worker can have one."""
+    return "standard" if "uid" in played.head["layers"] else "weak"
+
+
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("end", ["kill", "wait", "murder"])
 @pytest.mark.parametrize("refuse", ["unshare,mount", "unshare,mount,landlock_create_ruleset"])
 def test_escapees_are_ended_without_namespaces(user: str, end: str, refuse: str) -> None:
     played = play(user, "escape", refuse=refuse, end=end, linger=0 if end == "wait" else 30)
-    assert played.head["level"] == ("standard" if refuse == "unshare,mount" else "weak")
+    assert played.head["level"] == ("standard" if refuse == "unshare,mount" else _without_landlock(played))
     assert played.report.get("survived", []) == []
 
 
@@ -208,8 +213,7 @@ def test_other_systems_degrade_honestly(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_weak_where_almost_all_is_refused() -> None:
     played = play(USERS[0], "nothing", refuse="unshare,mount,landlock_create_ruleset")
-    level = "weak" if USERS[0] != "root" or "uid" not in played.head["layers"] else "standard"
-    assert played.head["level"] == level
+    assert played.head["level"] == _without_landlock(played)
     assert any(m.startswith("landlock:") for m in played.head["missing"])
 
 
@@ -264,7 +268,6 @@ def test_network_is_out_of_reach(where: tuple[str, str]) -> None:
 # -- exhaustion -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(every=2)
 def test_fork_bomb_is_bounded_and_cleaned(where: tuple[str, str]) -> None:
     played = play(where[0], "fork_bomb", where[1], limits={"processes": 48}, linger=20)
     assert played.result["refused"] == "EAGAIN"
@@ -277,7 +280,6 @@ def test_memory_bomb_is_refused_on_the_cpu(user: str) -> None:
     assert played.result["refused"] < 4096
 
 
-@pytest.mark.slow(every=2)
 def test_resident_memory_is_told(where: tuple[str, str]) -> None:
     played = play(where[0], "hold_memory", where[1], linger=20)
     assert 500 << 20 < played.report["resident"] < 1200 << 20

@@ -183,6 +183,7 @@ class Worker:
         self.guard = Guard(directory)
         with contextlib.suppress(OSError, RuntimeError):  # for the judge's message alone
             faulthandler.register(STUCK, file=2, all_threads=False)
+        self.observing.ready()
         with self.watch.over(bool(message.get("watch"))):
             self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)

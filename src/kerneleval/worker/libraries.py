@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import itertools
 import os
 import re
 import shutil
@@ -176,6 +177,10 @@ class Libraries:
 
     def _started(self, how: str) -> None:
         (self._looked_up if self._is_loaded else self._at_load)[f"process.{how}"] = 1
+
+    def ready(self) -> None:
+        """The collector lists nothing of what is there so far."""
+        self._frozen = _get_freeze_count()
 
     def loaded(self) -> None:
         """The candidate is there: what it starts from now on may know its inputs."""
@@ -505,9 +510,11 @@ def _held() -> list[Any]:
     holders: list[Any] = _get_objects()
     while holders:
         held = _get_referents(*holders)
-        found |= {id(one): one for one in held if issubclass(type(one), np.ndarray)}  # proxies say what they are not
+        kinds = dict(zip(map(id, map(type, held)), map(type, held), strict=True))  # proxies say what they are not
+        arrays = {number for number, kind in kinds.items() if issubclass(kind, np.ndarray)}
+        found |= {id(one): one for one in held if id(type(one)) in arrays} if arrays else {}
         # the collector lists no dictionary and no tuple that holds nothing it would list
-        holders = [one for one in held if type(one) in (dict, tuple) and not _is_tracked(one)]
+        holders = [one for one in itertools.filterfalse(_is_tracked, held) if type(one) in (dict, tuple)]
     return list(found.values())
 
 

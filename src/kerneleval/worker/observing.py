@@ -12,7 +12,9 @@ from __future__ import annotations
 import base64
 import builtins
 import contextlib
+import gc
 import json
+import operator
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -68,13 +70,18 @@ class Observing:
         owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
         self._owners: list[Any] = [*dict.fromkeys(owners)]
         self._device = device
-        self._known = [(owner, self._pieces(owner)) for owner in self._owners]
+        self._known = [_Pieces(owner) for owner in self._owners]
         self._held: list[tuple[Any, str, Any]] = []
         self.watch_over(self)
 
     def watch_over(self, *objects: Any) -> None:
         """Functions that these objects hold now are to stay what they are."""
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
+
+    def ready(self) -> None:
+        """The candidate is loaded next: the collector lists no more what is there so far, which holds nothing of it."""
+        gc.freeze()
+        self._libraries.ready()
 
     @contextlib.contextmanager
     def plainly(self) -> Iterator[None]:
@@ -141,27 +148,46 @@ class Observing:
         """Files of native code of the candidate's own, the first eight."""
         return sorted({name for name, _ in self._extensions.found()} | set(self._libraries.native))[:8]
 
-    @staticmethod
-    def _pieces(owner: Any) -> list[tuple[str, Any, Any]]:
-        """Everything bound in a module or class that watches, with the code of functions."""
-        return [(n, v, v.__code__ if isinstance(v, FunctionType) else None) for n, v in list(vars(owner).items())]
-
     def changed(self) -> list[str]:
         """Names of what is no more what it was before the candidate was loaded; the first eight."""
-        changed = []
-        for owner, pieces in self._known:
-            now = vars(owner)
-            for name, value, code in pieces:
-                if now.get(name) is not value or (code is not None and value.__code__ is not code):
-                    changed.append(f"{getattr(owner, '__qualname__', owner.__name__)}.{name}")
-            if type(owner) is ModuleType:  # a name of its own hides that of the interpreter
-                known = {name for name, _, _ in pieces}
-                changed += [f"{owner.__name__}.{name}" for name in now if name not in known and name in vars(builtins)]
+        changed = [name for pieces in self._known for name in pieces.changed()]
         kind = type(self._device)
         own = getattr(self._device, "__dict__", {})
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
+
+
+_is, _get_referents = operator.is_, gc.get_referents
+"""Bound before the candidate is loaded."""
+
+
+class _Pieces:
+    """Everything bound in a module or class that watches, with the code of functions."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._names, self._values = tuple(vars(owner)), tuple(vars(owner).values())
+        self._functions = tuple(v for v in self._values if isinstance(v, FunctionType))
+        self._codes = {id(one): one.__code__ for one in self._functions}
+        self._parts = _get_referents(*self._functions)
+
+    def changed(self) -> Iterator[str]:
+        """Names of what is another thing now, or has other code, and new ones that hide those of the interpreter."""
+        now, owner = vars(self._owner), self._owner
+        parts = _get_referents(*self._functions)  # to read a function's code causes an audit event, 3 us each
+        if (
+            len(parts) != len(self._parts)
+            or not all(map(_is, parts, self._parts))
+            or not all(map(_is, map(now.get, self._names), self._values))
+        ):
+            for name, value in zip(self._names, self._values, strict=True):
+                code = self._codes.get(id(value))
+                if now.get(name) is not value or (code is not None and value.__code__ is not code):
+                    yield f"{getattr(owner, '__qualname__', owner.__name__)}.{name}"
+        if type(owner) is ModuleType:
+            for name in sorted((now.keys() & vars(builtins).keys()).difference(self._names)):
+                yield f"{owner.__name__}.{name}"
 
 
 def _grown(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:

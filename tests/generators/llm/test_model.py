@@ -95,7 +95,6 @@ def test_prices_are_those_of_the_public_list() -> None:
     assert told.startswith("genai-prices ") and "gpt-4o" in told
 
 
-@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     "mishap",
