@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -244,12 +245,17 @@ class MaximumFrom(TorchFunctionMode):
     [
         *("epsilon_keep", "min_p_keep", "top_p_keep", "token_logprobs", "router_z_loss", "moe_load_balancing_loss"),
         *("dual_softmax", "repeat_interleave_log_softmax", "rows_log_softmax_mul", "rows_softmax_log_softmax"),
+        *("rows_mul_add_log_softmax", "mul_add_log_softmax_dropout_bmm", "bmm_scale_softmax_last", "mv_log_softmax"),
+        *("mv_log_softmax_dropout", "softmax_dropout_linear_add_layer_norm", "scaled_biased_softmax", "sink_softmax"),
+        *("sink_attention", "differential_attention", "merge_split_states"),
+        *("linear_batch_norm_scale_softmax", "conv_transpose2d_global_avg_pool_bias_add_logsumexp_scale"),
     ],
 )
 def test_a_maximum_that_begins_at_zero_is_found_wherever_shares_are_taken(name: str) -> None:
     task = find(name)
-    sizes = {"M": 40, "N": 90, "B": 3, "K": 4, "T": 40, "E": 90}
-    case = case_of(name, {dim.name: sizes[dim.name] for dim in task.dims}, distribution="common")
+    distribution = "common" if "common" in task.distributions else "far_mean"
+    cases = planned(task, dtypes=("float32",), directions=("forward",), distributions=(distribution,))
+    case = max(cases, key=lambda one: math.prod(one.dims_map.values()))
     for seed in range(4):
         args, _ = drawn(task, case, seed)
         expectation = reference.expect(task, case, args)
@@ -257,3 +263,33 @@ def test_a_maximum_that_begins_at_zero_is_found_wherever_shares_are_taken(name: 
             with MaximumFrom(least):
                 outs = called(task.reference, args)
             assert matches(outs, expectation) == right
+
+
+def merged(least: float, first: Tensor, a: Tensor, other: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    most = torch.maximum(a, b).clamp_min(least)
+    one, two = (a - most).exp(), (b - most).exp()
+    share = (one / (one + two)).T[..., None]
+    return first * share + other * (1 - share), most + (one + two).log()
+
+
+def with_sinks(least: float, query: Tensor, keys: Tensor, values: Tensor, *more: Any) -> Tensor:
+    """Over pages, one sequence after the other."""
+    table, lengths, sinks, scale = more
+    found, group = torch.empty_like(query), query.shape[1] // keys.shape[2]
+    for b, length in enumerate(lengths):
+        k, v = (x[table[b]].flatten(0, 1)[:length].repeat_interleave(group, 1) for x in (keys, values))
+        scores = torch.cat((torch.einsum("hd,shd->hs", query[b], k) * scale, sinks[:, None]), 1)
+        shares = (scores - scores.amax(1, keepdim=True).clamp_min(least)).exp()
+        found[b] = torch.einsum("hs,shd->hd", (shares / shares.sum(1, keepdim=True))[:, :-1], v)
+    return found
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("merge_attn_states", merged), ("paged_attention_sinks", with_sinks)])
+def test_sums_and_sinks_far_below_zero_need_a_maximum_that_begins_below(name: str, kernel: Callable[..., Any]) -> None:
+    task = find(name)
+    case = planned(task, dtypes=("float32",), directions=("forward",), distributions=("common",))[0]
+    for seed in range(4):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        for least, right in ((-math.inf, True), (0.0, False)):
+            assert matches(called(partial(kernel, least), args), expectation) == right

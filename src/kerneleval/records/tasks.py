@@ -213,7 +213,7 @@ U(-1, 1) and matrices with large elements beside the diagonal, where I + a is a 
 up to 2000, or as large as leaves counts of that mean exact in a half type."""
 
 
-_SCORES = -100.0
+_SCORES = -150.0
 """``TensorSpec.common`` of scores is at most this."""
 
 Extreme = bool | Literal["large", "small", "floors", "rows", "angles"]

@@ -134,6 +134,12 @@ def bias(shape: str) -> Arg:
     return weight("bias", shape)
 
 
+def products_below(left: Arg, right: Arg, *, over: str) -> tuple[Arg, Arg]:
+    """Two arguments whose sums of products, of so many terms, are about :data:`FAR_BELOW` under ``common``."""
+    common = f"sqrt({-FAR_BELOW} / max(1, {over}))"
+    return replace(left, common=common), replace(right, common=f"-{common}")
+
+
 def index(name: str, shape: str, high: int | str, low: int | str = 0, **more: Any) -> Arg:
     """Integers (int64) in [low, high); ``more`` as ``Arg`` has it: ``summed`` where what is at equal ones is added up,
     ``lengths`` where they say where sequences end.

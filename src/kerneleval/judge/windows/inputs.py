@@ -304,6 +304,8 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
         return structures.beside_blocks(spec, tensor, generator)
     if spec.role == "weight" and spec.along and case.distribution == "far_mean":  # the bias of a layer before a norm
         return structures.by_rows(spec, tensor, case.distribution, generator)
+    if spec.role == "weight" and _common(spec, case.distribution, tensor.dtype):
+        return _near_common(spec, tensor, generator)
     if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
@@ -377,9 +379,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         tensor = _lone_zeros(tensor, generator) if spec.values == "ones_normal" else tensor
     elif distribution == "nonfinite" and tensor.numel() and spec.nonfinite != "none":
         _not_finite(spec, tensor, generator)
-    elif distribution == "common" and spec.common and (dtype.itemsize > 2 or spec.scores or spec.common > _GATE):
-        spread = _COMMON_SPREAD if dtype.itemsize > 2 else 1.0  # half types have few numbers there
-        return tensor.mul_(spread).add_(_about(spec, tensor, generator))
+    elif _common(spec, distribution, dtype):
+        return _near_common(spec, tensor, generator)
     elif distribution == "negative" and spec.values == "normal":
         tensor = tensor.abs_().neg_()
     elif distribution == "large_scale" and spec.scores and tensor.numel():
@@ -533,6 +534,18 @@ def _with_signs(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     """The tensor with half of its elements, chosen in secret, negated: of zeros half are -0."""
     flip = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device) == 0
     return torch.where(flip, -tensor, tensor)
+
+
+def _common(spec: TensorSpec, distribution: str, dtype: torch.dtype) -> bool:
+    """Whether the argument lies about ``TensorSpec.common``: in half types scores and gates alone."""
+    wanted = distribution == "common" and spec.common != 0
+    return wanted and (dtype.itemsize > 2 or spec.scores or spec.common > _GATE)
+
+
+def _near_common(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Standard values brought near :func:`_about`."""
+    spread = _COMMON_SPREAD if tensor.dtype.itemsize > 2 else 1.0  # half types have few numbers there
+    return tensor.mul_(spread).add_(_about(spec, tensor, generator))
 
 
 def _about(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | float:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kerneleval.records import Arg, Dim, Nonfinite, Plain, Relation, Task, product_text
-from kerneleval.tasks.define import FAR_BELOW, operator
+from kerneleval.tasks.define import FAR_BELOW, operator, products_below
 from kerneleval.tasks.relations import permutation, resampling
 
 Names = tuple[str, ...]
@@ -37,7 +37,10 @@ _MINIMA = ("min", "min_and_bias")
 _FAR_BELOW_ZERO = -0.8
 """The same before what takes exponentials: a maximum that begins at 0 leaves nothing of them. The bias is -200."""
 
-_EXPONENTIALS = ("softmax", "log_softmax", "logsumexp", "softmax_last", "log_softmax_last")
+_EXPONENTIALS = ("softmax", "log_softmax", "logsumexp", "softmax_last", "log_softmax_last", "log_softmax_first")
+
+_STAYS_BELOW = {"bias_add", "scale", "global_avg_pool", "max_pool"}
+"""Steps behind which numbers of about -200 are far below 0 still."""
 
 JUMPS = "its gradient jumps where a rounding error picks another extreme"
 
@@ -95,9 +98,9 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
     """
     base, behind = bases[names[0]], [steps[name] for name in names[1:]]
     centring, bias = _centring(base, names, behind)
-    shape, shapes, args, counts = base.shape, list[Names](), _far(base, base.args, centring, bias), list[int]()
-    for name, step, following in zip(names[1:], behind, [*names[2:], ""], strict=True):
-        own = _raised(step, step.args(shape), following)
+    shape, shapes, args, counts = base.shape, list[Names](), _given(base, names, centring, bias), list[int]()
+    for place, (name, step) in enumerate(zip(names[1:], behind, strict=True), 2):
+        own = _moved(name, step, step.args(shape), _decisive(names[place:]))
         if not base.reduction and centring in behind[len(counts) + 1 :] and name != "sub":
             own = _far(base, own, centring, bias)
         args += [_renamed(arg, args) for arg in own]
@@ -122,7 +125,6 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
         if base.reduction or centring is not behind[0]:  # running sums are beyond the bounds of gradients there
             more["forward_only"] = (*more.get("forward_only", ()), "far_mean")
     first: dict[str, Any] = {name: more.pop(name) for name in ("large_half", "large_half_backward") if name in more}
-    first["common"] = FAR_BELOW if names[1] in _EXPONENTIALS and not base.reduction else 0.0
     args[:1] = [replace(arg, **first) for arg in args[:1] if isinstance(arg, Arg)]
     run.__name__ = run.__qualname__ = "_".join(names)
     sums = [(step, step.over(given)) for step, given in zip(behind, shapes, strict=True)]
@@ -157,11 +159,14 @@ def _centring(base: Base, names: Names, behind: Sequence[Step]) -> tuple[Step | 
     """
     place = next((i for i, name in enumerate(names[1:]) if name not in _STAYS_FAR), 0)
     found, shape = behind[place], base.shape
-    biases = {arg.shape for arg in base.args if isinstance(arg, Arg) and arg.name == "bias"} & {*found.over(shape)}
+    shifts = {arg.shape for arg in base.args if isinstance(arg, Arg) and arg.name == "bias"}
+    biases = shifts & {*found.over(shape)}
     if biases and names[place + 1] == "min":
         return found, _ABOVE_ZERO
-    if biases and names[place + 1] in _EXPONENTIALS and {*names[1 : place + 1]} <= {"bias_add"}:
-        return found, _FAR_BELOW_ZERO
+    last = _decisive(names[1:])
+    below = behind[names.index(last) - 1] if last in _EXPONENTIALS and names[-1] != "relu" else None
+    if below and shifts & {*below.over(shape)}:
+        return below, _FAR_BELOW_ZERO
     if not base.reduction:
         return found if found.centres else None, 0.0
     summed = any(step.over(shape) for step in behind[place + 1 :])  # what is normalised cancels in sums
@@ -189,13 +194,37 @@ def _nonfinite(base: Base, names: Names) -> bool | Nonfinite:
     return "channels" if "adaptive_avg_pool" in names else "nan"
 
 
-def _raised(step: Step, own: Sequence[Arg | Plain], following: str) -> list[Arg | Plain]:
-    """A step's own arguments; before a minimum a norm's bias is far above 0."""
+def _decisive(names: Sequence[str]) -> str:
+    """The first step that does not leave numbers far below 0 as they are; empty: all do."""
+    return next((name for name in names if name not in _STAYS_BELOW), "")
+
+
+def _given(base: Base, names: Names, centring: Step | None, bias: float) -> list[Arg | Plain]:
+    """The base's arguments. Before exponentials the data are far below 0, or products without a bias are."""
+    args = _far(base, base.args, centring, bias)
+    if _decisive(names[1:]) not in _EXPONENTIALS or any(arg.name == "bias" for arg in args):
+        return args
+    given = [arg for arg in args if isinstance(arg, Arg)]
+    if not base.reduction:
+        return [replace(given[0], common=FAR_BELOW), *args[1:]]
+    return [*products_below(given[0], given[1], over=base.reduction), *args[2:]]
+
+
+def _moved(name: str, step: Step, own: Sequence[Arg | Plain], following: str) -> list[Arg | Plain]:
+    """A step's own arguments. Before a minimum a norm's bias is far above 0; before exponentials it, or what is added,
+    is far below.
+    """
+    exponentials = following in _EXPONENTIALS
 
     def placed(arg: Arg | Plain) -> Arg | Plain:
-        return replace(arg, along=arg.shape, far=_ABOVE_ZERO) if isinstance(arg, Arg) and arg.name == "bias" else arg
+        if isinstance(arg, Arg) and name == "add" and exponentials:
+            return replace(arg, common=FAR_BELOW)
+        if not isinstance(arg, Arg) or arg.name != "bias" or not step.centres:
+            return arg
+        far = _FAR_BELOW_ZERO if exponentials else _ABOVE_ZERO if following in _MINIMA else 0.0
+        return replace(arg, along=arg.shape, far=far) if far else arg
 
-    return [placed(arg) for arg in own] if step.centres and following in _MINIMA else list(own)
+    return [placed(arg) for arg in own]
 
 
 def _renamed(arg: Arg | Plain, taken: Sequence[Arg | Plain]) -> Arg | Plain:

@@ -35,6 +35,8 @@ _WITHOUT = ("constant", "large_scale", "small_scale")
 SCORES_NEAR = "sqrt(128 / sqrt(D))"
 """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few; of
 queries about its negative, all scores are far below zero."""
+SINKS_BELOW = -128.0
+"""Sinks about this number are as large as those far below zero: a maximum that begins at 0 leaves nothing of them."""
 OF_QUERIES: Any = {"common": SCORES_NEAR, "common_signs": True}
 """How queries are drawn under ``common``, as arguments of ``data``."""
 

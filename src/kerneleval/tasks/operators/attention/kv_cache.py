@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import data, fixed, index, operator, plain, size, whole
+from kerneleval.tasks.define import FAR_BELOW, data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.movement.movement import moved
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling
@@ -351,9 +351,9 @@ TASKS = (
         dims=(size("T"), fixed("H", low=2, high=16), size("D", low=4, high=512)),
         args=(
             data("first", "T H D"),
-            data("first_lse", "H T", nonfinite="masked_nan"),
+            data("first_lse", "H T", nonfinite="masked_nan", common=FAR_BELOW),
             data("other", "T H D"),
-            data("other_lse", "H T", nonfinite="masked_nan"),
+            data("other_lse", "H T", nonfinite="masked_nan", common=FAR_BELOW),
         ),
         out=("T H D", "H T"),
         reference=_merge_attn_states,
@@ -376,7 +376,7 @@ TASKS = (
         "attention",
         "out0 = sum_s outs[s] softmax_s(lse[s]), out1 = log sum_s exp(lse[s]): attention over P parts of the keys",
         dims=(fixed("P", low=2, high=16), size("T"), fixed("H", low=2, high=16), size("D", low=4, high=512)),
-        args=(data("outs", "P T H D"), data("lse", "P T H", nonfinite="masked_nan")),
+        args=(data("outs", "P T H D"), data("lse", "P T H", nonfinite="masked_nan", common=FAR_BELOW)),
         out=("T H D", "T H"),
         reference=_merge_split_states,
         unfused=(_merged_by_sums,),

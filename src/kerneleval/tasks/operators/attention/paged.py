@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import data, fixed, index, operator, plain, size
-from kerneleval.tasks.operators.attention.attention import OF_QUERIES, SCORES_NEAR
+from kerneleval.tasks.operators.attention.attention import OF_QUERIES, SCORES_NEAR, SINKS_BELOW
 from kerneleval.tasks.operators.attention.kv_cache import sequences
 from kerneleval.tasks.operators.attention.variants import Attend, at_once, separately, separately_late
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
@@ -281,7 +281,7 @@ TASKS = (
         "paged_attention_sinks",
         "out[b] = softmax(query[b] k^T * scale, sinks[h]) v, where the sink's weight, a further score, is left out",
         _sinks,
-        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, data("sinks", "heads", values="above_one"), _SCALE),
+        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, data("sinks", "heads", values="above_one", common=SINKS_BELOW), _SCALE),
         # among many keys, and in a single head, one score hardly shows
         dims=(
             *_BATCH[:2],

@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import LAYOUTS, Plain, Task
 from kerneleval.tasks.define import data, fixed, index, mask, operator, plain, size
-from kerneleval.tasks.operators.attention.attention import OF_QUERIES, SCORES_NEAR
+from kerneleval.tasks.operators.attention.attention import OF_QUERIES, SCORES_NEAR, SINKS_BELOW
 from kerneleval.tasks.operators.movement.movement import copied, moved
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
@@ -311,7 +311,7 @@ TASKS = (
         "sink_attention",
         "out = softmax(q k^T * scale, sinks[h]) v, where the sink's weight, a further score, is left out",
         _attention_sinks,
-        data("sinks", "H"),
+        data("sinks", "H", common=SINKS_BELOW),
         gathered="B * L",
         dims=(*_BATCH, size("L"), fixed("S", low=_LEAST, high=16), _WIDTH),  # among many keys one score hardly shows
         relations=(*_BATCHES, _HEADS_ALL, _KEYS, _QUERIES),
@@ -346,7 +346,7 @@ TASKS = (
         "out = (softmax(q0 k0^T * scale) - part * softmax(q1 k1^T * scale)) v, where q and k are two of each head",
         _differential_attention,
         plain("part", 0.625),
-        over=(data("q", "B H two L D"), data("k", "B H two S D"), data("v", "B H S D")),
+        over=(data("q", "B H two L D", **OF_QUERIES), data("k", "B H two S D", common=SCORES_NEAR), _NEAR[2]),
         each=12,
         flops="B * H * L * S * (6 * D + 12)",
         derive={"two": 2},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -324,7 +325,7 @@ TASKS = (
         "out[b, h, l] = softmax of x[b, h, l, s] * scale + bias[h, l, s] over s",
         _biased,
         plain("scale", 0.125),
-        given=(data("x", "B H L S"), weight("bias", "H L S")),
+        given=(data("x", "B H L S"), replace(weight("bias", "H L S"), common=FAR_BELOW)),
         each=7,
         gathered="B",
         **_BLOCK,
@@ -333,7 +334,7 @@ TASKS = (
         "sink_softmax",
         "out[b, h, l, s] = exp(x[b, h, l, s]) / (exp(sinks[h]) + sum_i exp(x[b, h, l, i]))",
         _sink,
-        given=(data("x", "B H L S"), weight("sinks", "H")),
+        given=(data("x", "B H L S", common=FAR_BELOW), replace(weight("sinks", "H"), common=FAR_BELOW)),
         each=6,
         forward_only=("large_scale",),  # where the gradient of sinks is nothing, or nearly so
         dtypes=("float32",),  # among thousands a sink is less than a rounding of half types
