@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.tasks import find
 
-from .conftest import case_of, drawn
+from .conftest import called, case_of, drawn, planned
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -110,3 +111,20 @@ def test_the_maximum_must_be_taken_off(
             of_honest, of_router = ([w.to(args[0].dtype), ids] for w, ids in (honest(*args), router(*args)))
             assert isinstance(compare(of_honest, expectation), Match)
             assert isinstance(compare(of_router, expectation), Match) == (distribution == "standard")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["topk_sigmoid", "topk_sigmoid_renormalized", "biased_grouped_topk"])
+def test_a_sigmoid_of_large_gates_is_one(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``exp(x) / (1 + exp(x))`` is NaN of a gate of 100."""
+    task = find(name)
+    cases = planned(task, dtypes=(dtype,), directions=("forward",), distributions=("standard",))
+    case = max(cases, key=lambda one: math.prod(one.dims_map.values()))
+    for seed in range(3):
+        args = drawn(task, case, seed)[0]
+        expectation = reference.expect(task, case, args)
+        for form, right in ((lambda x: 1 / (1 + (-x).exp()), True), (lambda x: x.exp() / (1 + x.exp()), False)):
+            with monkeypatch.context() as patched:
+                patched.setattr(torch, "sigmoid", form)
+                outs = called(task.reference, args)
+            assert isinstance(compare(outs, expectation), Match) == right

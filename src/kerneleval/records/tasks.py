@@ -427,7 +427,7 @@ class Arg:
     reset: float = 0.0
     """What a gate is where a state is forgotten: one in 64 of the standard data of half types. In fp32 half of the
     gates of the last step (``along``) are, and no others: after such a gate, honest kernels that take differences of
-    running sums lose digits. 0: none is."""
+    running sums lose digits. So is the score of a router's expert, of which exp overflows. 0: none is."""
     missing: bool = False
     """Whether the gradient of NaN, of both infinities where ``nonfinite`` is ``ieee``, and of what is beside them is
     defined: they are among some of the data backward."""

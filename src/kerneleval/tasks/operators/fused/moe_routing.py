@@ -158,6 +158,9 @@ _FACTOR = plain("scale", 2.5)
 _STEP = 2.0**-10
 _OF_SCORES = ("large_scale", "outlier")
 
+_SATURATED = 100.0
+"""``Arg.reset`` of gates that a sigmoid is taken of: exp overflows in fp32 there, and those of one row are equal."""
+
 
 def _gate(
     name: str,
@@ -170,7 +173,7 @@ def _gate(
     **more: Any,
 ) -> Task:
     """A task that gives weights and numbers of the K chosen of E experts; ``along``: the dim of which they are chosen,
-    ``common`` as ``Arg`` has it, ``more`` as ``define.operator`` takes it.
+    ``common`` as ``Arg`` has it, 0 where a sigmoid is taken; ``more`` as ``define.operator`` takes it.
     """
     settings: dict[str, Any] = {
         "dims": (*_EXPERTS, fixed("K")),
@@ -182,11 +185,12 @@ def _gate(
         "without": _OF_SCORES,
         **more,
     }
+    reset = 0.0 if common else _SATURATED
     return operator(
         name,
         "reduction",
         summary,
-        args=(data("gating", "T experts", along=along, step=_STEP, common=common), *further),
+        args=(data("gating", "T experts", along=along, step=_STEP, common=common, reset=reset), *further),
         rows=("ordered",),
         reference=reference,
         reduction="experts",
