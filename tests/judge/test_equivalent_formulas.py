@@ -554,3 +554,37 @@ def test_a_norm_of_nearly_equal_weights_by_another_exponential() -> None:
         assert matches(other(*args), expectation)
         loss, norm = other(*args)
         assert not matches([loss, norm * 1.001], expectation)
+
+
+def norm_in_type(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Rounded to the type before and behind the weight, as in vLLM."""
+    wide = x.float()
+    return ((wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt()).to(x.dtype) * weight).float()
+
+
+def quantised_rows(y: torch.Tensor, most: float, target: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    largest = y.abs().amax(-1, keepdim=True)
+    scale = torch.where(largest > 0, largest / most, 1.0)
+    whole = (y / scale).round() if target == torch.int8 else y / scale
+    return whole.to(target), scale
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "most", "target"),
+    [
+        ("rms_norm_dynamic_per_token_quant", 448, torch.float8_e4m3fn),
+        ("rms_norm_dynamic_per_token_int8_quant", 127, torch.int8),
+    ],
+)
+def test_a_norm_may_be_rounded_to_the_type_before_it_is_quantised(
+    name: str, most: int, target: torch.dtype, dtype: str
+) -> None:
+    case = case_of(name, {"M": 100, "N": 300}, dtype)
+    for seed in range(3):
+        args, _ = drawn(find(name), case, seed)
+        expectation = reference.expect(find(name), case, args)
+        y = norm_in_type(*args)
+        assert matches(list(quantised_rows(y, most, target)), expectation)
+        for wrong in (quantised_rows(y, 0.98 * most, target), quantised_rows(y.roll(1, -1), most, target)):
+            assert not matches(list(wrong), expectation)

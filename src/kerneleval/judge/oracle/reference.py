@@ -692,9 +692,10 @@ def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> t
     """Element by element the native output that is further from the oracle; made part by part, for an output may take
     a tenth of a device's memory.
     """
-    if not inexact(first) or first.shape != second.shape:
+    dtype, quantised = first.dtype, first.dtype in (torch.int8, torch.uint8)
+    if not (inexact(first) or quantised) or first.shape != second.shape:
         return first
-    dtype, first, second, oracle = first.dtype, opened(first), opened(second), opened(oracle)
+    first, second, oracle = (t.short() if quantised else opened(t) for t in (first, second, oracle))
     worse = torch.empty_like(first, memory_format=torch.contiguous_format)
     shape = (1, first.numel())
     one, other, right, out = (t.reshape(shape) for t in (first, second, oracle, worse))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from kerneleval.tasks.quantised import FP8, FP8_MOST, INT8_MOST, bytewise, scale
 from kerneleval.tasks.relations import homogeneity, resampling
 
 Tensor = torch.Tensor
+_Norm = Callable[[Tensor, Tensor, float], Tensor]
 
 _GROUP = 64
 
@@ -67,27 +69,38 @@ def _normalised(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return F.rms_norm(wide(x), (x.shape[-1],), wide(weight), eps)
 
 
-def _rms_norm_static_fp8_quant(x: Tensor, weight: Tensor, scale: Tensor, eps: float) -> Tensor:
-    return _to_fp8(_normalised(x, weight, eps), wide(scale))
+def _normalised_in_type(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """The same, rounded to the type before and behind the weight, as vLLM's kernels have it."""
+    return wide(_normalised(x, torch.ones_like(weight), eps).to(weight.dtype) * weight)
 
 
-def _rms_norm_dynamic_per_token_quant(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    y = _normalised(x, weight, eps)
+def _rms_norm_static_fp8_quant(
+    x: Tensor, weight: Tensor, scale: Tensor, eps: float, normalised: _Norm = _normalised
+) -> Tensor:
+    return _to_fp8(normalised(x, weight, eps), wide(scale))
+
+
+def _rms_norm_dynamic_per_token_quant(
+    x: Tensor, weight: Tensor, eps: float, normalised: _Norm = _normalised
+) -> tuple[Tensor, Tensor]:
+    y = normalised(x, weight, eps)
     scale = scale_of(y, -1, FP8_MOST)
     return _to_fp8(y, scale), scale
 
 
-def _rms_norm_dynamic_per_token_int8_quant(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    y = _normalised(x, weight, eps)
+def _rms_norm_dynamic_per_token_int8_quant(
+    x: Tensor, weight: Tensor, eps: float, normalised: _Norm = _normalised
+) -> tuple[Tensor, Tensor]:
+    y = normalised(x, weight, eps)
     scale = scale_of(y, -1)
     return _to_int8(y, scale), scale
 
 
 def _add_rms_norm_dynamic_per_token_quant(
-    x: Tensor, residual: Tensor, weight: Tensor, eps: float
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float, normalised: _Norm = _normalised
 ) -> tuple[Tensor, Tensor, Tensor]:
     total = wide(x) + wide(residual)
-    return *_rms_norm_dynamic_per_token_quant(total, weight, eps), total.to(x.dtype)
+    return *_rms_norm_dynamic_per_token_quant(total, weight, eps, normalised), total.to(x.dtype)
 
 
 def _in_groups(x: Tensor, most: float) -> tuple[Tensor, Tensor]:
@@ -97,8 +110,10 @@ def _in_groups(x: Tensor, most: float) -> tuple[Tensor, Tensor]:
     return q.flatten(-2), scale.squeeze(-1)
 
 
-def _rms_norm_per_block_quant(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    return _in_groups(_normalised(x, weight, eps), FP8_MOST)
+def _rms_norm_per_block_quant(
+    x: Tensor, weight: Tensor, eps: float, normalised: _Norm = _normalised
+) -> tuple[Tensor, Tensor]:
+    return _in_groups(normalised(x, weight, eps), FP8_MOST)
 
 
 def _per_token_group_quant_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,6 +184,7 @@ _NORM: Any = {
     "flops": "9 * M * N",
     "reduction": "N",
     "where": "N > 0",
+    "in_type": False,
     "complexity": 2,
     "level": 2,
 }
@@ -268,6 +284,7 @@ TASKS = (
         *_NORMED[:2],
         _SCALE,
         _NORMED[2],
+        unfused=(partial(_rms_norm_static_fp8_quant, normalised=_normalised_in_type),),
         **{**_NORM, **_OF_FP8, "without": ()},
     ),
     _quantise(
@@ -276,6 +293,7 @@ TASKS = (
         _rms_norm_dynamic_per_token_quant,
         *_NORMED,
         out=_WITH_SCALE,
+        unfused=(partial(_rms_norm_dynamic_per_token_quant, normalised=_normalised_in_type),),
         **_NORM,
     ),
     _quantise(
@@ -284,6 +302,7 @@ TASKS = (
         _rms_norm_dynamic_per_token_int8_quant,
         *_NORMED,
         out=_INT8_SCALE,
+        unfused=(partial(_rms_norm_dynamic_per_token_int8_quant, normalised=_normalised_in_type),),
         **_NORM,
     ),
     _quantise(
@@ -295,6 +314,7 @@ TASKS = (
         data("residual", "M N"),
         *_NORMED[1:],
         out=(*_WITH_SCALE, "M N"),
+        unfused=(partial(_add_rms_norm_dynamic_per_token_quant, normalised=_normalised_in_type),),
         **_NORM,
     ),
     _quantise(
@@ -304,6 +324,7 @@ TASKS = (
         _rms_norm_per_block_quant,
         *_NORMED,
         out=(*_FP8, "M groups: float32"),
+        unfused=(partial(_rms_norm_per_block_quant, normalised=_normalised_in_type),),
         **{**_NORM, **_GROUPS},
     ),
     _quantise(
