@@ -51,6 +51,7 @@ def others(folder: Path, takes: str, init: str, forward: str, given: str) -> dic
     [
         ("k", "self.k = k", "return x.topk(self.k).values", "[3]", {"Model[k]": 4}),
         ("*, top_k", "self.k = top_k", "return x.topk(self.k).values", '[[], {"top_k": 3}]', {"Model[top_k]": 4}),
+        ("top_k, slope=1", "self.k = top_k", "return x.topk(self.k).values", '{"top_k": 3}', {"Model[top_k]": 4}),
         ("slope", "self.s = slope", "return F.leaky_relu(x, self.s)", "[0.25]", {"Model[slope%]": 75}),
         ("eps", "self.e = eps", "return F.layer_norm(x, x.shape[-1:], eps=self.e)", "[1e-5]", {"Model[eps%]": 100_000}),
         ("heads", "self.h = heads", "return x.view(len(x), self.h, -1).amax(-1)", "[4]", {"Model[heads]": 3}),

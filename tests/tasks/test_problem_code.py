@@ -192,6 +192,9 @@ def test_warnings_of_a_file_are_not_shown(tmp_path):
         ("a, b=2, *rest, c=3", "[[1, 2, 3], {'c': 5}]", [1, 2, 3], {"c": 5}),
         ("a, b", "[[1], {'k': 5}]", [[1], {"k": 5}], {}),
         ("a, b=2", "[[1], {}]", [1], {}),
+        ("a, b=2, c=3", "{'c': 5, 'a': 1}", [1, 2, 5], {}),
+        ("a, *, b=2", "{'b': 5, 'a': 1}", [1], {"b": 5}),
+        ("", "{}", [], {}),
     ],
 )
 def test_arguments_and_keywords_of_the_constructor(tmp_path, takes, given, arguments, keywords):
@@ -203,6 +206,8 @@ def test_arguments_and_keywords_of_the_constructor(tmp_path, takes, given, argum
 def test_keywords_that_the_constructor_does_not_take_are_told(tmp_path):
     with pytest.raises(UsageError, match=r"gives \[\[arguments\], \{keywords\}\], which Model.* argument 'stride'"):
         read(write(tmp_path, takes=", a", given="[[1], {'stride': 5}]"))
+    with pytest.raises(UsageError, match=r"which Model.* argument 'stride'"):  # nor is the dict one argument of two
+        read(write(tmp_path, takes=", a, b=2", given="{'a': 1, 'stride': 5}"))
 
 
 def test_keywords_must_be_plain_too(tmp_path):
@@ -278,7 +283,7 @@ def test_a_type_that_numpy_fixes_has_no_oracle(tmp_path):
         ("return [torch.eye(8).to_sparse_csr()]", r"argument 0 is sparse \(torch\.sparse_csr\)"),
         ("return [torch.randn(3, device='meta')]", "argument 0 is on the device meta"),
         ("return torch.randn(3)", r"must give a list of arguments, .* write 'return \[x\]'"),
-        ("return {'x': torch.randn(3)}", r"write 'return list\(.*values\(\)\)'"),
+        ("return {'y': torch.randn(3)}", r"which Model\.forward does not take as keywords: missing .* argument: 'x'"),
         ("torch.randn(3)", r"got a NoneType \(None\); it has no return statement"),
         ("return [torch.randint(3, (3,)).to(torch.uint16)]", r"argument 0 is torch\.uint16, .* types are "),
         ("raise KeyboardInterrupt", r"line 11: get_inputs\(\) raised KeyboardInterrupt$"),
@@ -291,6 +296,16 @@ def test_a_type_that_numpy_fixes_has_no_oracle(tmp_path):
 def test_inputs_that_are_not_judged_are_told_with_what_to_do(tmp_path, inputs, message):
     with pytest.raises(UsageError, match=message):
         problem(write(tmp_path, inputs=inputs)).inputs(1)
+
+
+def test_inputs_in_a_dict_come_in_the_order_of_forward(tmp_path):
+    path = write(tmp_path, inputs="return {'c': torch.ones(2), 'x': torch.zeros(3)}")
+    path.write_text(path.read_text().replace("x, *more", "x, b=None, c=None"))
+    x, b, c = problem(path).inputs(1)
+    assert (x.shape, b, c.shape) == ((3,), None, (2,))
+    path.write_text(path.read_text().replace("c=None", "*, c=None"))
+    with pytest.raises(UsageError, match=r"gives c to Model\.forward as keywords alone"):
+        problem(path).inputs(1)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -308,7 +323,7 @@ def test_every_build_of_pytorch_is_understood_where_there_is_no_cuda_device(said
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("None", r"write 'return \[\]'"), ("{'a': 3}", r"write 'return \[\[\], \{\.\.\.\}\]' for keywords")],
+    [("None", r"write 'return \[\]'"), ("3", r"must give a list of arguments, got a int")],
 )
 def test_arguments_that_are_no_list_are_told_with_what_to_write(tmp_path, given, message):
     with pytest.raises(UsageError, match=message):

@@ -310,7 +310,8 @@ def _numbers(given: Any, names: Sequence[str]) -> tuple[list[tuple[str, int | fl
     leaves, form = tree_flatten_with_path(given)
     for path, leaf in leaves:
         keys = [key.idx if isinstance(key, SequenceKey) else getattr(key, "key", "") for key in path]
-        if len(given) == 2 and isinstance(given[0], (list, tuple)) and isinstance(given[1], Mapping):
+        apart = isinstance(given, (list, tuple)) and len(given) == 2 and isinstance(given[0], (list, tuple))
+        if apart and isinstance(given[1], Mapping):
             keys = keys[1:]  # arguments and keywords
         first = keys[0] if keys else ""
         first = names[first] if isinstance(first, int) and first < len(names) else first

@@ -217,12 +217,12 @@ def _new_gaps(is_part: bool, own: Shapes, other: Shapes) -> bool:
 
 def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> tuple[list[Any], dict[str, Any]]:
     """What ``get_init_inputs`` gives, as arguments in order and keywords; it is sent to the candidate's worker, so it
-    must be plain. Raises UsageError: it raises, gives no list, or holds something that is no plain data; or ``Model``
-    does not take it as it is written.
+    must be plain. Raises UsageError: it raises, gives no list or dict, or holds something that is no plain data; or
+    ``Model`` does not take it as it is written.
     """
     with file.running("get_init_inputs()", seed):
         given = namespace.get_init_inputs()
-    if not isinstance(given, (list, tuple)):
+    if not isinstance(given, (list, tuple, Mapping)):
         raise UsageError(_no_list(file, "get_init_inputs()", given, "[]"))
     arguments, keywords = _positional(file, namespace, given)
     places: list[int | str] = [*range(len(arguments)), *keywords]
@@ -231,31 +231,40 @@ def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> tuple
     return list(arguments), keywords
 
 
-def _positional(file: ProblemFile, namespace: ModuleType, given: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """``[arguments, keywords]``, as some files write it, as arguments in the order of ``Model`` and what it takes as
-    keywords alone; all else as it is.
+def _positional(
+    file: ProblemFile, namespace: ModuleType, given: Sequence[Any] | Mapping[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Keywords, or ``[arguments, keywords]``, as some files write it, as arguments in the order of ``Model`` and what
+    it takes as keywords alone; all else as it is.
     """
+    named = isinstance(given, Mapping)
+    given = [[], given] if isinstance(given, Mapping) else given
     if len(given) != 2 or not isinstance(given[0], (list, tuple)) or not isinstance(given[1], Mapping):
         return given, {}
     try:
         signature = inspect.signature(namespace.Model)
     except (TypeError, ValueError):
-        return given, {}
+        return tuple(given[0]), dict(given[1])
     try:
         bound = signature.bind(*given[0], **given[1])
     except TypeError as error:
         try:
             signature.bind(*given)
         except TypeError:
+            named = True
+        if named:
             text = f"get_init_inputs() gives [[arguments], {{keywords}}], which Model(...) does not take: {error}"
             raise UsageError(f"{file.path}: {text}") from error
         return given, {}  # two arguments, a list and a dict, that mean what they say
+    return _in_order(bound)
+
+
+def _in_order(bound: inspect.BoundArguments) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments in the order of the parameters, defaults between them too, and what is taken as keywords alone."""
+    filled = inspect.BoundArguments(bound.signature, bound.arguments.copy())
     if bound.kwargs:
-        filled = signature.bind(*given[0], **given[1])
         filled.apply_defaults()
-        if not filled.kwargs:
-            return filled.args, {}
-    return bound.args, dict(bound.kwargs)
+    return (bound.args, dict(bound.kwargs)) if filled.kwargs else (filled.args, {})
 
 
 _MAX_TENSOR_ELEMENTS = 4096
@@ -332,8 +341,8 @@ def _made_on(device: str, file: ProblemFile, doing: str, seed: int, make: Callab
 
 def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> tuple[list[Any], Form | None]:
     """``get_inputs()`` under the seed, drawn on the device; tensors are detached and there, with their own strides, and
-    each is a value of its own, in the form (``records/nested.py``). Raises UsageError: it raises or gives no list, or
-    something in it is not judged.
+    each is a value of its own, in the form (``records/nested.py``). Raises UsageError: it raises or gives no list or
+    dict, or something in it is not judged.
     """
     values, form = _given(file, namespace, device, seed)
     for index, value in enumerate(values):
@@ -345,8 +354,19 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
 
 
 def _given(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> tuple[list[Any], Form | None]:
-    """What ``get_inputs()`` gives as it is; for :func:`call_inputs`."""
+    """What ``get_inputs()`` gives, keywords in the order of ``forward``'s parameters; for :func:`call_inputs`."""
     given = _made_on(device, file, "get_inputs()", seed, namespace.get_inputs)
+    if isinstance(given, Mapping):
+        try:
+            bound = inspect.signature(namespace.Model.forward).bind(None, **given)
+        except (TypeError, ValueError) as error:
+            text = f"get_inputs() gives a dict, which Model.forward does not take as keywords: {error}"
+            raise UsageError(f"{file.path}: {text}") from error
+        given, alone = _in_order(bound)
+        if alone:
+            text = f"get_inputs() gives {', '.join(alone)} to Model.forward as keywords alone"
+            raise UsageError(f"{file.path}: {text}; the candidate gets arguments in order: let forward take them so")
+        given = given[1:]
     if not isinstance(given, (list, tuple)):
         raise UsageError(_no_list(file, "get_inputs()", given, "[x]"))
     try:
@@ -385,8 +405,6 @@ def _no_list(file: ProblemFile, function: str, given: Any, example: str) -> str:
     hint = f"write 'return {example}'"
     if given is None:
         hint = f"it has no return statement, or one without a value: {hint}"
-    elif isinstance(given, Mapping):
-        hint = "write 'return [[], {...}]' for keywords" if "init" in function else "write 'return list(....values())'"
     return f"{file.path}: {function} must give a list of arguments, got {_short(given)}; {hint}"
 
 
