@@ -124,7 +124,7 @@ def test_random_numbers_go_on_as_if_no_file_had_drawn_any():
 
 def test_a_survey_tells_the_same_where_its_operators_are_known(tmp_path, monkeypatch):
     """Of those that are known, sizes, types and strides are kept, and nothing is run."""
-    forward = "y = [(v * 2).sigmoid_() for v in (x, x.half(), x[:2], x.t())]; return *y, y[0] @ y[3], (x > 0) / 2"
+    forward = "y = [(v * 2).sigmoid_() for v in (x, x.half(), x[:2], x.t())]; return *y, y[0] @ y[3], x / 2, *x.max(-1)"
     files = [
         ProblemFile(write(tmp_path / name, forward, top=f"torch.set_default_dtype(torch.{name})\n"))
         for name in ("float32", "float64")
@@ -136,8 +136,8 @@ def test_a_survey_tells_the_same_where_its_operators_are_known(tmp_path, monkeyp
     again = [survey(file, {}) for file in files]
     monkeypatch.setattr(survey_module, "_key", lambda *_: None)
     assert first == again == [survey(file, {}) for file in files]
-    assert [spec.dtype for spec in first[0].outputs] == ["float32", "float16", *["float32"] * 4]
-    assert [spec.dtype for spec in first[1].outputs] == ["float64", "float16", *["float64"] * 4]
+    assert [spec.dtype for spec in first[0].outputs] == ["float32", "float16", *["float32"] * 5, "int64"]
+    assert [spec.dtype for spec in first[1].outputs] == ["float64", "float16", *["float64"] * 5, "int64"]
 
 
 def test_an_operator_that_writes_a_tensor_that_it_is_given_is_run(monkeypatch):
@@ -147,6 +147,18 @@ def test_an_operator_that_writes_a_tensor_that_it_is_given_is_run(monkeypatch):
     for first in (one, other):
         made = survey_module._run_once(torch.ops.aten.add.out, (first, one), {"out": one}, (first, one, one))
         assert made is one
+
+
+def test_several_outputs_of_an_operator_are_known_but_no_views(monkeypatch):
+    """``_unsafe_view`` does not say that it gives one."""
+    monkeypatch.setattr(survey_module, "_MADE", {})
+    x = torch.empty(3, 4, device="meta")
+    for _ in range(2):
+        view = survey_module._run_once(torch.ops.aten._unsafe_view.default, (x, [12]), {}, (x,))
+        assert view.untyped_storage()._cdata == x.untyped_storage()._cdata
+        made = survey_module._run_once(torch.ops.aten.native_layer_norm.default, (x, [4], None, None, 1e-5), {}, (x,))
+        assert [tuple(one.shape) for one in made] == [(3, 4), (3, 1), (3, 1)]
+    assert [key[0] for key in survey_module._MADE] == [torch.ops.aten.native_layer_norm.default]
 
 
 def test_the_default_dtype_that_a_file_sets_holds_for_its_own_code(tmp_path):

@@ -534,7 +534,7 @@ class _Recorder(TorchDispatchMode):
 
 
 _Made = tuple[torch.Size, tuple[int, ...], torch.dtype]
-_MADE: dict[tuple[Any, ...], _Made | None] = {}
+_MADE: dict[tuple[Any, ...], _Made | list[_Made] | None] = {}
 """By operator and arguments: size, strides and type of what it gives; None: it writes its first argument."""
 _MOST_MADE = 20_000
 
@@ -548,18 +548,35 @@ def _run_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: S
         return func(*args, **kwargs)
     if key in _MADE:
         made = _MADE[key]
-        return args[0] if made is None else torch.empty_strided(made[0], made[1], dtype=made[2], device="meta")
+        if made is None:
+            return args[0]
+        return tuple(map(_empty, made)) if isinstance(made, list) else _empty(made)
     out = func(*args, **kwargs)
-    if len(_MADE) < _MOST_MADE and isinstance(out, torch.Tensor) and (out is args[0] or not func._schema.is_mutable):
-        _MADE[key] = None if out is args[0] else (out.shape, out.stride(), out.dtype)
+    if len(_MADE) < _MOST_MADE and (out is args[0] or not func._schema.is_mutable):
+        if out is args[0]:
+            _MADE[key] = None
+        elif isinstance(out, torch.Tensor) and _is_new(out, given):
+            _MADE[key] = (out.shape, out.stride(), out.dtype)
+        elif isinstance(out, tuple) and all(isinstance(one, torch.Tensor) and _is_new(one, given) for one in out):
+            _MADE[key] = [(one.shape, one.stride(), one.dtype) for one in out]
     return out
 
 
+def _is_new(out: torch.Tensor, given: Sequence[torch.Tensor]) -> bool:
+    """Whether it is on ``meta`` and no view: some operators give a view and do not say so (``_unsafe_view``)."""
+    return out.is_meta and out.layout == torch.strided and _storage(out) not in map(_storage, given)
+
+
+def _empty(made: _Made) -> torch.Tensor:
+    return torch.empty_strided(made[0], made[1], dtype=made[2], device="meta")
+
+
 def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[torch.Tensor]) -> Any:
-    """What decides the output of an operator that makes a tensor of its own, or writes its first argument, whatever
-    the values are; None: values may decide it, or it is of another kind.
+    """What decides the output of an operator that makes tensors of its own, or writes its first argument; None: it is
+    of another kind.
     """
-    if "out" in kwargs or (torch.Tag.pointwise not in func.tags and func._overloadpacket not in flop_registry):
+    own = not func._schema.is_mutable and all(one.alias_info is None for one in func._schema.returns)
+    if "out" in kwargs or not (own or torch.Tag.pointwise in func.tags or func._overloadpacket in flop_registry):
         return None
     plain = (torch.Tensor, torch.nn.Parameter)
     if not all(type(v) in plain and v.is_meta and v.layout == torch.strided and not v.is_conj() for v in given):
