@@ -18,7 +18,8 @@ from kerneleval.tasks.formats.soundness import depends
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
 
 _CHOSEN = re.compile(
-    r"kernel|stride|pad(ding)?(\[\d\])?$|dilat|group|pool|window|factor|top_?k|(^|_)k$|sink|(^|_)(iter|order)|degree|radius|shift",
+    r"kernel|stride|pad(ding)?(\[\d\])?$|dilat|group|pool|window|factor|top_?k|(^|_)k$|sink|(^|_)(iter|order)"
+    r"|degree|radius|shift|scale|repeat|power",
     re.I,
 )
 """Names of whole numbers that say what the operator is. Others may say what a shape says, too: blocks, lengths."""
