@@ -153,6 +153,38 @@ def test_single_scores_are_large(tmp_path, forward, given, closed):
     assert int(single.sum()) >= closed and torch.equal(own, large) is not bool(closed)
 
 
+POOLED = """
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x, scores, segments):
+        most = torch.full((16,), {start}, device=x.device, dtype=x.dtype)
+        most = most.scatter_reduce(0, segments, scores, "amax")
+        e = (scores - {shift}).exp()
+        total = torch.zeros(16, device=x.device, dtype=x.dtype).index_add(0, segments, e)
+        weights = e / total[segments]
+        return torch.zeros(16, x.shape[1], device=x.device, dtype=x.dtype).index_add(0, segments, weights[:, None] * x)
+def get_inputs():
+    return [torch.randn(200, 8), torch.randn(200), torch.randint(0, 16, (200,)).sort().values]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "shift"), [("0.0", "most[segments]"), ("-10.0", "most[segments]"), ("-1e4", "scores.max()")]
+)
+def test_segments_have_one_large_score(tmp_path, start, shift):
+    """A maximum that begins at 0, and one for all segments, are wrong where a segment's only score is far below."""
+    path = tmp_path / "problem.py"
+    path.write_text(POOLED.format(start="float('-inf')", shift="most[segments]"))
+    problem = read(path).build({}, "cpu")
+    args = problem.inputs(2, "large_scale")
+    assert int((args[2].bincount() == 1).sum()) >= 12
+    path.write_text(POOLED.format(start=start, shift=shift))
+    (right,), (wrong,) = (one.reference(args, {}) for one in (problem, read(path).build({}, "cpu")))
+    assert right.isfinite().all() and not torch.allclose(right, wrong)
+
+
 def test_rows_masked_whole_are_left_out_where_the_reference_gives_nan(tmp_path):
     inputs = "return [torch.randn(64, 20), torch.rand(64, 20) > 0.3]"
     path = written(tmp_path, "x, m", "x.masked_fill(~m, float('-inf')).softmax(-1)", inputs)

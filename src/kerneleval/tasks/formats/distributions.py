@@ -53,6 +53,9 @@ _MOST_SPARED = 8
 
 _PARTLY: Way = "partly"
 
+_ALONE: Way = "alone"
+"""That of segments beside large scores: nothing but one such score is in many."""
+
 _SKEWED: tuple[Way, ...] = ("closed", "whole", _PARTLY)
 """Ways in which draws of integers and masks are tried, in order."""
 
@@ -239,6 +242,9 @@ _POSITIONS = _EXTREMES | frozenset(
 
 _WRITERS = frozenset(("scatter", "index_put", "_unsafe_index_put", "index_copy", "put"))
 """Operators that may write each place once, and say nothing of which of two writes counts."""
+
+_INTO_SEGMENTS = frozenset(("index_add", "index_reduce", "scatter_add", "scatter_reduce", "segment_reduce"))
+"""Operators that take elements together by the number of their segment."""
 
 _PICKS = frozenset(("index", "gather", "index_select", "take", "embedding", "_embedding_bag"))
 """Operators that pick elements by places."""
@@ -530,6 +536,8 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
         rows = made.outputs[0].shape[:1]
         if flags or all(plain[i].shape == rows for i in changed):  # masks and lengths; pages may repeat a key
             partly[number] = _PARTLY
+        elif operators & _INTO_SEGMENTS:
+            partly[number] = _ALONE
     problem.outcomes = {"skewed": found}
     if partly and any("softmax" in name or "attention" in name or name in _EXPONENTIALS for name in operators):
         problem.outcomes = {"skewed": found, "large_scale": partly}

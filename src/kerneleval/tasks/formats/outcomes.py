@@ -12,11 +12,11 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Way = Literal["sorted", "crowded", "closed", "whole", "partly", "lowest", "highest"]
+Way = Literal["sorted", "crowded", "closed", "whole", "partly", "alone", "lowest", "highest"]
 """``sorted``: floating numbers in another order within their rows (:func:`_in_order`), ``crowded``: in one order in all
 rows. ``whole``: at the ends of their range, whole rows of them (:func:`_at_ends`); ``closed``: so, but as often as not
-all of few rows at the lower end; ``partly``: one in each such row is at the other end. ``lowest`` and ``highest``: all
-are at that end."""
+all of few rows at the lower end; ``partly``: one in each such row is at the other end. ``alone``: whole numbers come
+once (:func:`_each_once`). ``lowest`` and ``highest``: all are at that end."""
 
 _FLOATING = frozenset(("rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "exponential_"))
 _WHOLE = frozenset(("randint", "randint_like", "random_", "bernoulli", "bernoulli_", "multinomial"))
@@ -63,6 +63,8 @@ class Outcomes(TorchDispatchMode):
             return out.copy_(torch.as_tensor(low if way == "lowest" else high))
         if out.numel() < _FEW:
             return out
+        if way == "alone":
+            return out.copy_(_each_once(out, *_range(name, out, args), self._on(out.device))) if name in _WHOLE else out
         if way not in ("sorted", "crowded"):
             low, high = _range(name, out, args)
             out.copy_(_at_ends(out, low, high, way, self._on(out.device)))
@@ -127,6 +129,15 @@ def _at_ends(drawn: torch.Tensor, low: Any, high: Any, way: Way, generator: torc
         stays = (kind == 3).expand_as(up)
     ends = [torch.as_tensor(end, dtype=drawn.dtype, device=drawn.device) for end in (low, high)]
     return torch.where(stays, rows, torch.where(up, ends[1], ends[0])).view(drawn.shape)
+
+
+def _each_once(drawn: torch.Tensor, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
+    """Numbers above ``low``, up to ``high``, at most once each, in up to half of all places; in the others ``low``."""
+    count, device = min(drawn.numel() // 2, int(high) - int(low)), drawn.device
+    numbers = torch.randperm(int(high) - int(low), generator=generator, device=device)[:count] + int(low) + 1
+    out = torch.full_like(drawn, low).flatten()
+    out[torch.randperm(drawn.numel(), generator=generator, device=device)[:count]] = numbers.to(drawn.dtype)
+    return out.view(drawn.shape)
 
 
 def _kinds(count: int, kinds: int, generator: torch.Generator) -> torch.Tensor:
