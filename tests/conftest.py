@@ -141,14 +141,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: at the end no process waits for one."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
-    met: collections.Counter[str] = collections.Counter()
+    always = _always(items)
     for item in items:
         for tier in TIERS:
-            if (marker := item.get_closest_marker(tier)) and (reason := _why_not(tier)):
-                test, every = item.nodeid.partition("[")[0], marker.kwargs.get("every")
-                if every is None or met[test] % every:
-                    item.add_marker(pytest.mark.skip(reason=reason))
-                met[test] += 1
+            if item.get_closest_marker(tier) and item.nodeid not in always and (reason := _why_not(tier)):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _always(items: list[pytest.Item]) -> set[str]:
+    """Cases of slow tests that are run all the same: of each test one in so many, in an order of no meaning, lest one
+    value of a parameter is in all of them.
+    """
+    families: dict[tuple[str, int], list[str]] = collections.defaultdict(list)
+    for item in items:
+        if (marker := item.get_closest_marker("slow")) and (every := marker.kwargs.get("every")):
+            families[item.nodeid.partition("[")[0], every].append(item.nodeid)
+    kept = (sorted(cases, key=lambda one: zlib.crc32(one.encode()))[:: of[1]] for of, cases in families.items())
+    return {one for cases in kept for one in cases}
 
 
 def pytest_collection_finish() -> None:

@@ -98,7 +98,7 @@ def falsify(url: str, generator: str, *what: str) -> None:
             )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("same_shapes", [False, True])
 def test_true_verdicts_do_not_change(url: str, judge: Judge, same_shapes: bool) -> None:
     run = judged(url, judge, right=NATIVE, wrong=WRONG)

@@ -12,15 +12,19 @@ from __future__ import annotations
 import collections
 import functools
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kerneleval.judge import Judge
 from kerneleval.pipeline import check
 from kerneleval.records import Task, Verdict
 from kerneleval.tasks import open_task
 
-__all__ = ["ROOT", "Specimen", "collect", "elsewhere", "every", "got_its_due", "judged"]
+__all__ = ["ROOT", "Specimen", "cases", "collect", "elsewhere", "every", "got_its_due", "judged"]
 
 ROOT = Path(__file__).resolve().parent
 _HEADER = re.compile(r"^(?:#|//) specimen: (.+)$")
@@ -131,6 +135,21 @@ def collect(device: str, folder: str = "") -> list[Specimen]:
     """Every specimen for a device, sorted by path."""
     devices = (device,) if device == "opencl" else (device, "any")
     return [s for s in every(folder) if s.device in devices]
+
+
+_ALWAYS = frozenset(("honest/compiled_whole", "honest/ctypes_library"))
+"""Honest ones of a kind that no other stands for."""
+
+
+def cases(
+    specimens: Sequence[Specimen], marks: Callable[[Specimen], list[pytest.MarkDecorator]] = lambda one: []
+) -> list[Any]:
+    """Parameters of a test: all but the first attack of each class, and one in four of the honest ones, are slow."""
+    first = {s.kind: s for s in reversed(specimens) if s.verdict != "passed"}.values()
+    honest = [s for s in specimens if s.verdict == "passed"][::4]
+    usual = {s.name for s in (*first, *honest)} | _ALWAYS
+    slow = [pytest.mark.slow]
+    return [pytest.param(s, id=s.name, marks=marks(s) + slow * (s.name not in usual)) for s in specimens]
 
 
 def elsewhere(device: str) -> dict[str, int]:

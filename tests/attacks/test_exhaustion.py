@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.attacks.specimens import Specimen, collect
+from tests.attacks.specimens import Specimen, cases, collect
 
 from kerneleval.judge import Judge
 from kerneleval.judge.windows import protocol
@@ -68,8 +68,7 @@ def _is_gone(slot: Slot) -> bool:
     return not mine
 
 
-@pytest.mark.slow(every=3)
-@pytest.mark.parametrize("specimen", [pytest.param(s, id=s.name, marks=_alone(s)) for s in SPECIMENS])
+@pytest.mark.parametrize("specimen", cases(SPECIMENS, _alone))
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,27 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from _pytest.mark import ParameterSet
-from tests.attacks.specimens import Specimen, collect, elsewhere, every, got_its_due, judged
+from tests.attacks.specimens import Specimen, cases, collect, elsewhere, every, got_its_due, judged
 
 from kerneleval.judge import Judge
 from kerneleval.judge.timing.effort import HOST_TIERS
 from kerneleval.languages.common import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name not in ("exhaustion", "far")]
-HONEST = [s for s in SPECIMENS if s.verdict == "passed"]
-FIRST = {s.kind: s for s in reversed(SPECIMENS)}.values()
-"""The first attack of each class."""
 
 
-def _cases() -> Iterator[ParameterSet]:
-    """All; the first of each class, and one in four of the honest ones, are not slow."""
-    for one in SPECIMENS:
-        usual = one in HONEST[::4] if one.verdict == "passed" else one in FIRST
-        yield pytest.param(one, id=one.name, marks=[] if usual else [pytest.mark.slow])
-
-
-@pytest.mark.parametrize("specimen", _cases())
+@pytest.mark.parametrize("specimen", cases(SPECIMENS))
 def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
@@ -48,8 +37,7 @@ def opencl_judge() -> Iterator[Judge]:
         yield judge
 
 
-@pytest.mark.slow(every=4)
-@pytest.mark.parametrize("specimen", collect("opencl"), ids=lambda one: one.name)
+@pytest.mark.parametrize("specimen", cases(collect("opencl")))
 def test_gets_its_due_in_opencl(opencl_judge: Judge, specimen: Specimen) -> None:
     verdict = judged(opencl_judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"

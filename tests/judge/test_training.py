@@ -119,7 +119,6 @@ def silu(x):
 """
 
 
-@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("body", "warned"),
     [

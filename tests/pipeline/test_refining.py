@@ -242,7 +242,6 @@ def test_a_target_ends_it_early_and_a_second_call_asks_nothing(tmp_path: Path) -
         assert all(info.complete for info in opened.runs())
 
 
-@pytest.mark.slow
 def test_shapes_of_feedback_are_not_the_final_ones() -> None:
     names = ("gelu", "softmax", "matmul", "layer_norm", "attention", "conv2d", TASK)
     with Judge("cpu") as judge:

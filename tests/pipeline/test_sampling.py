@@ -141,7 +141,6 @@ def test_ctrl_c_ends_it_at_once_and_a_hanging_endpoint_keeps_nobody(tmp_path: Pa
         assert process.returncode == 130
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cap", "most"), [({"max_usd": 0.03}, 9), ({"max_tokens": 9000}, 9)], ids=["money", "tokens"])
 def test_a_cap_ends_a_run_that_goes_on_later(tmp_path: Path, judge: Judge, cap: dict[str, Any], most: int) -> None:
     store, told = tmp_path / "s.db", []

@@ -127,7 +127,7 @@ def the_selftest_finds_nothing_wrong(name: str) -> None:
     assert not found, found[:3]
 
 
-@pytest.mark.slow(every=8)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_task_is_what_it_declares(name: str) -> None:
     the_declaration_uses_the_vocabulary(name)

@@ -354,7 +354,7 @@ def test_killing_twice_and_too_late() -> None:
 # -- what must still work ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(every=10)
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("act", "wanted"),
     [

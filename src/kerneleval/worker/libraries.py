@@ -69,7 +69,7 @@ _forget_methods = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", 
 """Called when the methods of a class were changed past it."""
 
 _get_objects, _get_referents = gc.get_objects, gc.get_referents
-_is_tracked, _get_freeze_count = gc.is_tracked, gc.get_freeze_count
+_is_tracked = gc.is_tracked
 """Bound before the candidate is loaded."""
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
@@ -150,7 +150,7 @@ class Libraries:
         self._at_load: dict[str, int] = {}  # programs that it started before it was there
         self._is_loaded = False
         self._living = _living()
-        self._frozen = _get_freeze_count()
+        self._listed: list[Any] = []
         self._native: dict[str, int] = {}
         self.files: set[str] = set()
         """Paths of :attr:`native`."""
@@ -179,8 +179,8 @@ class Libraries:
         (self._looked_up if self._is_loaded else self._at_load)[f"process.{how}"] = 1
 
     def ready(self) -> None:
-        """The collector lists nothing of what is there so far."""
-        self._frozen = _get_freeze_count()
+        """From here on the collector lists only what is made later: what the candidate makes."""
+        self._listed = []
 
     def loaded(self) -> None:
         """The candidate is there: what it starts from now on may know its inputs."""
@@ -282,7 +282,7 @@ class Libraries:
             stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             stack.enter_context(calls_by_ctypes(self._hear_of_call))
             stack.enter_context(_held_are_followed())
-            if _get_freeze_count() > self._frozen:
+            if all(one is not self._listed for one in _get_objects()):
                 _count("ndarray behind gc.freeze")  # the collector tells of none of those
             yield
         seen |= _COUNTS
@@ -497,20 +497,18 @@ def _become(one: Any, kind: type) -> None:
 
 
 def _own_namespaces() -> list[dict[str, Any]]:
-    """Of the modules that were made since the zygote froze its own, and that no library brings."""
+    """Of the modules that were made since the candidate's load began, and that no library brings."""
     modules = [module for module in _get_objects() if type(module) is ModuleType]
     return [vars(m) for m in modules if not str(vars(m).get("__file__")).startswith(library_folders())]
 
 
 def _held() -> list[Any]:
-    """Arrays that objects hold which were made since the zygote froze its own: the candidate's, and those of what it
-    imported.
-    """
+    """Arrays in objects that were made since the candidate's load began: its own, and those of what it imported."""
     found: dict[int, Any] = {}
     holders: list[Any] = _get_objects()
     while holders:
         held = _get_referents(*holders)
-        kinds = dict(zip(map(id, map(type, held)), map(type, held), strict=True))  # proxies say what they are not
+        kinds = dict(zip(map(id, map(type, held)), map(type, held), strict=True))  # type(): a proxy's class may lie
         arrays = {number for number, kind in kinds.items() if issubclass(kind, np.ndarray)}
         found |= {id(one): one for one in held if id(type(one)) in arrays} if arrays else {}
         # the collector lists no dictionary and no tuple that holds nothing it would list

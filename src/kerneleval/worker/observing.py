@@ -79,7 +79,7 @@ class Observing:
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
 
     def ready(self) -> None:
-        """The candidate is loaded next: the collector lists no more what is there so far, which holds nothing of it."""
+        """From here on the collector lists only what is made later: what the candidate makes."""
         gc.freeze()
         self._libraries.ready()
 
@@ -158,10 +158,6 @@ class Observing:
         return changed[:8]
 
 
-_is, _get_referents = operator.is_, gc.get_referents
-"""Bound before the candidate is loaded."""
-
-
 class _Pieces:
     """Everything bound in a module or class that watches, with the code of functions."""
 
@@ -170,23 +166,33 @@ class _Pieces:
         self._names, self._values = tuple(vars(owner)), tuple(vars(owner).values())
         self._functions = tuple(v for v in self._values if isinstance(v, FunctionType))
         self._codes = {id(one): one.__code__ for one in self._functions}
-        self._parts = _get_referents(*self._functions)
+        self._parts = gc.get_referents(*self._functions)
 
-    def changed(self) -> Iterator[str]:
-        """Names of what is another thing now, or has other code, and new ones that hide those of the interpreter."""
-        now, owner = vars(self._owner), self._owner
-        parts = _get_referents(*self._functions)  # to read a function's code causes an audit event, 3 us each
+    def changed(
+        self,
+        *,
+        _all: Any = all,
+        _is: Any = operator.is_,
+        _map: Any = map,
+        _parts_of: Any = gc.get_referents,
+        _vars: Any = vars,
+    ) -> Iterator[str]:
+        """Names of what is another thing now, or has other code, and new ones that hide those of the interpreter. What
+        it compares with is bound where nothing can be replaced unseen.
+        """
+        now, owner = _vars(self._owner), self._owner
+        parts = _parts_of(*self._functions)  # to read a function's code causes an audit event, 3 us each
         if (
             len(parts) != len(self._parts)
-            or not all(map(_is, parts, self._parts))
-            or not all(map(_is, map(now.get, self._names), self._values))
+            or not _all(_map(_is, parts, self._parts))
+            or not _all(_map(_is, _map(now.get, self._names), self._values))
         ):
             for name, value in zip(self._names, self._values, strict=True):
                 code = self._codes.get(id(value))
                 if now.get(name) is not value or (code is not None and value.__code__ is not code):
                     yield f"{getattr(owner, '__qualname__', owner.__name__)}.{name}"
         if type(owner) is ModuleType:
-            for name in sorted((now.keys() & vars(builtins).keys()).difference(self._names)):
+            for name in sorted((now.keys() & _vars(builtins).keys()).difference(self._names)):
                 yield f"{owner.__name__}.{name}"
 
 
