@@ -52,9 +52,16 @@ def others(folder: Path, takes: str, init: str, forward: str, given: str) -> dic
         ("k", "self.k = k", "return x.topk(self.k).values", "[3]", {"Model[k]": 4}),
         ("*, top_k", "self.k = top_k", "return x.topk(self.k).values", '[[], {"top_k": 3}]', {"Model[top_k]": 4}),
         ("top_k, slope=1", "self.k = top_k", "return x.topk(self.k).values", '{"top_k": 3}', {"Model[top_k]": 4}),
-        ("scale", "self.s = scale", "return F.interpolate(x[None], scale_factor=self.s)", "[2]", {"Model[scale]": 3}),
+        ("scale", "self.s = scale", "return F.interpolate(x[None], scale_factor=self.s)", "[2]", {"Model[scale]": 1}),
         ("repeats", "self.n = repeats", "return x.repeat(1, self.n)", "[2]", {"Model[repeats]": 3}),
-        ("power", "self.p = power", "return x.abs() ** self.p", "[3]", {"Model[power]": 4}),
+        (
+            "scale",
+            "self.s = scale",
+            "return (x.sigmoid() * self.s).round().to(torch.uint8)",
+            "[255]",
+            {"Model[scale]": 254},
+        ),
+        ("power", "self.p = power", "return x.abs() ** self.p", "[3]", {"Model[power]": 5}),
         ("slope", "self.s = slope", "return F.leaky_relu(x, self.s)", "[0.25]", {"Model[slope%]": 75}),
         ("eps", "self.e = eps", "return F.layer_norm(x, x.shape[-1:], eps=self.e)", "[1e-5]", {"Model[eps%]": 100_000}),
         ("heads", "self.h = heads", "return x.view(len(x), self.h, -1).amax(-1)", "[4]", {"Model[heads]": 3}),
@@ -85,6 +92,8 @@ def test_numbers_of_the_constructor_are_others_once(tmp_path, takes, init, forwa
     ("takes", "init", "forward", "given"),
     [
         ("scale", "self.s = scale", "return (x @ x.T) * self.s", "[width ** -0.5]"),  # follows a size
+        ("scale_axis", "self.a = scale_axis", "return x / x.abs().amax(self.a, keepdim=True)", "[1]"),
+        ("scale_bits", "self.n = scale_bits", "return (x * 2**self.n).round()", "[3]"),
         ("block_size", "self.b = block_size", "return x.unflatten(1, (self.b, -1)).amax(-1)", "[8]"),
         ("dim", "self.d = dim", "return x.sum(self.d)", "[1]"),
         ("bits", "self.q = 2.0 ** bits", "return x * self.q", "[8]"),

@@ -315,7 +315,9 @@ def test_inputs_in_a_dict_come_in_the_order_of_forward(tmp_path):
     path.write_text(path.read_text().replace("x, *more", "x, b=None, c=None"))
     x, b, c = problem(path).inputs(1)
     assert (x.shape, b, c.shape) == ((3,), None, (2,))
-    path.write_text(path.read_text().replace("c=None", "*, c=None"))
+    path.write_text(path.read_text().replace("c=None", "c=None, d=2, *, e=3"))
+    assert len(problem(path).inputs(1)) == 3  # what is left out behind them, a candidate may leave out, too
+    path.write_text(path.read_text().replace("c=None, d=2, *, e=3", "*, c=None"))
     with pytest.raises(UsageError, match=r"gives c to Model\.forward as keywords alone"):
         problem(path).inputs(1)
 

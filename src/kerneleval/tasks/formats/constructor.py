@@ -23,6 +23,8 @@ _CHOSEN = re.compile(
     re.I,
 )
 """Names of whole numbers that say what the operator is. Others may say what a shape says, too: blocks, lengths."""
+_KINDS = re.compile(r"(^|_)(dims?|axis|axes|bits?|mode|type|id|idx|index|ndim)(\[|$)", re.I)
+"""Names of whole numbers that say which operator it is: those stay, and a candidate may have them written in."""
 _HEADS = re.compile(r"head", re.I)
 """The same where no argument has that size behind its first dim."""
 
@@ -59,10 +61,16 @@ def _proposed(name: str, own: float, shapes: set[int]) -> Iterator[int]:
             yield from (round(1 / abs(own)), 100_000)
         if math.isfinite(own) and own:
             yield 75
+    elif _KINDS.search(_of(name)):
+        return
     elif _CHOSEN.search(_of(name)) or (_HEADS.search(_of(name)) and own not in shapes):
         least, whole = 0 if "pad" in name else 1, int(own)
-        others = dict.fromkeys((whole + 1, whole - 1, 2 * whole, whole // 2))
-        yield from (v for v in others if whole >= least <= v != whole)
+        others: tuple[int, ...] = (whole + 1, whole - 1, 2 * whole, whole // 2)
+        if "power" in name:  # odd ones and even ones are other functions of negative numbers
+            others = (whole + 2, whole - 2)
+        elif "scale" in name:  # larger, what is scaled by the largest number of a type overflows it
+            others = (whole - 1, whole // 2, whole + 1, 2 * whole)
+        yield from (v for v in dict.fromkeys(others) if whole >= least <= v != whole)
 
 
 def _of(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -253,18 +254,22 @@ def _positional(
         except TypeError:
             named = True
         if named:
-            text = f"get_init_inputs() gives [[arguments], {{keywords}}], which Model(...) does not take: {error}"
+            form = "{keywords}" if not given[0] else "[[arguments], {keywords}]"
+            text = f"get_init_inputs() gives {form}, which Model(...) does not take: {error}"
             raise UsageError(f"{file.path}: {text}") from error
         return given, {}  # two arguments, a list and a dict, that mean what they say
     return _in_order(bound)
 
 
 def _in_order(bound: inspect.BoundArguments) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Arguments in the order of the parameters, defaults between them too, and what is taken as keywords alone."""
-    filled = inspect.BoundArguments(bound.signature, bound.arguments.copy())
-    if bound.kwargs:
-        filled.apply_defaults()
-    return (bound.args, dict(bound.kwargs)) if filled.kwargs else (filled.args, {})
+    """Arguments in the order of the parameters, with the defaults between them, and what is taken as keywords alone."""
+    parameters, given = bound.signature.parameters, bound.arguments
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    places = [name for name, one in parameters.items() if one.kind in kinds]
+    before = places[: max((place for place, name in enumerate(places) if name in given), default=0)]
+    filled = {name: given.get(name, one.default) for name, one in parameters.items() if name in given or name in before}
+    found = inspect.BoundArguments(bound.signature, OrderedDict(filled))
+    return found.args, dict(found.kwargs)
 
 
 _MAX_TENSOR_ELEMENTS = 4096
