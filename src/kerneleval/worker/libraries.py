@@ -508,9 +508,8 @@ def _held() -> list[Any]:
     holders: list[Any] = _get_objects()
     while holders:
         held = _get_referents(*holders)
-        kinds = dict(zip(map(id, map(type, held)), map(type, held), strict=True))  # type(): a proxy's class may lie
-        arrays = {number for number, kind in kinds.items() if issubclass(kind, np.ndarray)}
-        found |= {id(one): one for one in held if id(type(one)) in arrays} if arrays else {}
+        held = list(dict(zip(map(id, held), held, strict=True)).values())  # each once: most are held by many
+        found |= {id(one): one for one in held if issubclass(type(one), np.ndarray)}  # type(): a proxy's class may lie
         # the collector lists no dictionary and no tuple that holds nothing it would list
         holders = [one for one in itertools.filterfalse(_is_tracked, held) if type(one) in (dict, tuple)]
     return list(found.values())
