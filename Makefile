@@ -1,5 +1,5 @@
 # make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
-# make test     everything, then style, types, the import law and the tests, but for the slow ones
+# make test     everything, then style, types, the import law and the tests that are not slow
 # make test-all make test with the slow tests: those of more than five seconds, and every case of large families
 # make quick    style, types, the import law and the tests that tell most, in less than a minute
 # make library  every built-in task, item by item: its declaration, its figures, its self-test (in part by make test)

@@ -149,8 +149,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _always(items: list[pytest.Item]) -> set[str]:
-    """Cases of slow tests that are run all the same: of each test one in so many, in an order of no meaning, lest one
-    value of a parameter is in all of them.
+    """Cases of slow tests that are always run: one in N of each test. They are chosen by a hash of the name, so that no
+    parameter has the same value in all of them.
     """
     families: dict[tuple[str, int], list[str]] = collections.defaultdict(list)
     for item in items:

@@ -35,7 +35,7 @@ from kerneleval.worker.bell import Bell
 from kerneleval.worker.calls import Calling, PreparedCall, form_of, mismatch, outputs_of
 from kerneleval.worker.compiling import CompileWatch
 from kerneleval.worker.guarding import Guard
-from kerneleval.worker.observing import Observing, triton_binaries
+from kerneleval.worker.observing import Observing, keep_methods, triton_binaries
 from kerneleval.worker.staging import InOrder, Moved, Staging
 from kerneleval.worker.wire import LOST, STUCK, Channel, Closed, decode_plain
 
@@ -84,7 +84,6 @@ class Worker:
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
         self.guard: Guard | None = None
-        self.looks: tuple[Callable[[], list[str]], Callable[[list[str]], list[dict[str, str]]]] | None = None
         self.in_order: InOrder | None = None
         self.staging = Staging(self.device)
         self.input_bytes = 0  # of all prepared calls
@@ -182,7 +181,8 @@ class Worker:
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
         self.observing.watch_over(self.in_order, self.staging, self.watch)
         self.guard = Guard(directory)
-        self.looks = self.observing.changed, self.guard.claims  # taken now: their classes are in the candidate's reach
+        for one in (self, self.observing, self.guard):
+            keep_methods(one)
         with contextlib.suppress(OSError, RuntimeError):  # for the judge's message alone
             faulthandler.register(STUCK, file=2, all_threads=False)
         self.observing.ready()
@@ -202,9 +202,7 @@ class Worker:
         assert self.observing is not None and self.guard is not None
         if self.observing.lost:
             self.guard.note("fail", "ended PyTorch's profiler, which counted its operators")
-        assert self.looks is not None
-        changed, claims = self.looks
-        return claims(changed())
+        return self.guard.claims(self.observing.changed())
 
     def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Build the candidate's module and name its state; ``beside``: the one before lives on beside it."""

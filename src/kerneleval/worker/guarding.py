@@ -26,8 +26,8 @@ _WRAPPERS = 3
 """Most wrappers around a function that are looked through."""
 
 _GUARDED = {
-    "builtins": "abs all any bool dict enumerate float getattr hash id int isinstance iter len list map max min next"
-    " range setattr sum tuple type vars zip",
+    "builtins": "abs all any bool callable dict enumerate float getattr hash id int isinstance iter len list map max"
+    " min next range setattr sum tuple type vars zip",
     "json": "dumps loads",
     "json.encoder": "_make_iterencode c_make_encoder",
     "json.encoder.JSONEncoder": "default encode iterencode",

@@ -70,7 +70,7 @@ class Observing:
         owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
         self._owners: list[Any] = [*dict.fromkeys(owners)]
         self._device = device
-        self._known = [_Pieces(owner) for owner in self._owners]
+        self._known = [_Pieces(owner).changed for owner in self._owners]  # bound: the class is in the candidate's reach
         self._held: list[tuple[Any, str, Any]] = []
         self.watch_over(self)
 
@@ -150,12 +150,19 @@ class Observing:
 
     def changed(self) -> list[str]:
         """Names of what is no more what it was before the candidate was loaded; the first eight."""
-        changed = [name for pieces in self._known for name in pieces.changed()]
+        changed = [name for look in self._known for name in look()]
         kind = type(self._device)
         own = getattr(self._device, "__dict__", {})
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
+
+
+def keep_methods(one: object) -> None:
+    """Have an object's methods stand in the object too: to replace them in its class then changes nothing."""
+    for kind in reversed(type(one).__mro__):
+        names = [n for n, v in vars(kind).items() if isinstance(v, FunctionType) and not n.startswith("__")]
+        vars(one).update({name: getattr(one, name) for name in names})
 
 
 class _Pieces:
@@ -170,7 +177,6 @@ class _Pieces:
 
     def changed(
         self,
-        *,
         _all: Any = all,
         _is: Any = operator.is_,
         _map: Any = map,
@@ -178,7 +184,7 @@ class _Pieces:
         _vars: Any = vars,
     ) -> Iterator[str]:
         """Names of what is another thing now, or has other code, and new ones that hide those of the interpreter. What
-        it compares with is bound where nothing can be replaced unseen.
+        it compares by are defaults by position: a tuple, which cannot be changed unseen.
         """
         now, owner = _vars(self._owner), self._owner
         parts = _parts_of(*self._functions)  # to read a function's code causes an audit event, 3 us each
