@@ -150,6 +150,6 @@ def test_memory_of_recordings_is_used_again() -> None:
             torch.cuda.empty_cache()  # what the judge itself keeps at hand is no part of this
             # nor is what judge and workers share: it grows with the longest window so far
             gc.collect()  # what judges of other tests shared is free already
-            shared = sum(one.nbytes for one in gc.get_objects() if isinstance(one, Arena))
+            shared = sum(one.nbytes for one in gc.get_objects() if issubclass(type(one), Arena))
             free.append(torch.cuda.mem_get_info()[0] + shared)
     assert free[4] > free[1] - (1 << 30)

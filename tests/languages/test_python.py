@@ -58,6 +58,24 @@ def test_an_assigned_library_function_is_one(load):
     assert torch.equal(call(loaded, X), X.exp())
 
 
+GONE = """
+import weakref
+class Thing: pass
+class Odd:
+    @property
+    def __class__(self): raise RuntimeError("says nothing")
+    def __getattribute__(self, name): raise KeyError(name)
+gone, odd = weakref.proxy(Thing()), Odd()
+"""
+
+
+def test_values_that_do_not_answer_are_no_entry_points(load):
+    """A dead weak reference raises whatever it is asked, and candidates keep such for caches."""
+    assert torch.equal(call(load(GONE + "def gelu(x): return x * 2", "torch"), X), X * 2)
+    with pytest.raises(LoadError, match="callables there are Thing, Odd, other"):
+        load(GONE + "def other(x): return x * 2", "torch")
+
+
 def test_two_task_names_are_tried_in_order(load):
     loaded = load("def b(x): return x + 2\ndef a(x): return x + 1", "torch", names=("a", "b"))
     assert torch.equal(call(loaded, X), X + 1)

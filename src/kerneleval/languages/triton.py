@@ -67,7 +67,7 @@ class Triton(PythonLanguage):
         """Kernels themselves need a grid, so they are no entry points."""
         from triton.runtime.jit import KernelInterface
 
-        return super().is_entry(value) and not isinstance(value, KernelInterface)
+        return super().is_entry(value) and not issubclass(type(value), KernelInterface)
 
     def patches(self) -> tuple[Patch, ...]:
         """``run`` of compiled and interpreted kernels, and launches of a kernel that ``warmup`` gave.

@@ -74,7 +74,7 @@ class PythonLanguage(Language):
 
     def is_entry(self, value: Any) -> bool:
         """Whether a module's attribute can be called from the host."""
-        return callable(value) and not isinstance(value, type)
+        return callable(value) and not issubclass(type(value), type)
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """A wrapper for entry points that cannot take tensors as they are; None: call it directly."""
@@ -337,7 +337,7 @@ def _own_names(candidate: Candidate, module: ModuleType) -> set[str]:
     siblings = {PurePosixPath(path).parts[0].removesuffix(".py") for path, _ in candidate.files[1:]}
     homes = {MODULE_NAME, *siblings}
     # What was defined there, however it got its name (exec, star imports) ...
-    found = {n for n, v in vars(module).items() if str(getattr(v, "__module__", None)).split(".")[0] in homes}
+    found = {name for name, value in vars(module).items() if _home(value) in homes}
     # ... and what was bound there, wherever it was defined (compiled extensions, torch.compile, partial).
     nodes: list[ast.AST] = list(ast.parse(candidate.main).body)
     while nodes:
@@ -355,10 +355,18 @@ def _own_names(candidate: Candidate, module: ModuleType) -> set[str]:
     return found
 
 
+def _home(value: Any) -> str:
+    """The first part of the name of the module that defined a value; empty for one that does not say."""
+    try:
+        return str(getattr(value, "__module__", None)).split(".")[0]
+    except Exception:  # noqa: BLE001 - a weak reference to what is gone, or the candidate's own code
+        return ""
+
+
 def _callables(language: PythonLanguage, module: ModuleType, own: set[str]) -> str:
     there = [
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and (language.is_entry(value) or isinstance(value, type)) and name in own
+        if not name.startswith("_") and name in own and (language.is_entry(value) or issubclass(type(value), type))
     ]
     return ", ".join(there[:20]) or "none"
