@@ -156,3 +156,35 @@ def test_the_verdict_is_the_same(judge: Judge, tmp_path: Path, monkeypatch: pyte
     verdict = check(file, "gelu", judge=judge, allow=("library",), timed=False, **small)
     assert verdict.verdict == ("passed" if source == GELU else "failed"), verdict.message
     assert len(verdict.cells) == len({c.case for c in verdict.cells}) > 8
+
+
+NORM = """
+import torch
+
+
+def rms_norm(x, weight, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+"""
+
+
+def test_secret_cases_are_drawn_ahead_with_their_own_numbers(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+    take = Prefetch.take
+
+    def noted(self: Prefetch, case: Case) -> Any:
+        taken.append((case, found := take(self, case)))
+        return found
+
+    monkeypatch.setattr(Cpu, "pauses", False)
+    monkeypatch.setattr(Prefetch, "take", noted)
+    file = tmp_path / "rms_norm.py"
+    file.write_text(NORM)
+    small: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["tiny", "small"]}
+    verdict = check(file, "rms_norm", judge=judge, allow=("library",), timed=False, **small)
+    assert verdict.verdict == "passed", verdict.message
+    planned = {cell.case for cell in verdict.cells}
+    usual = {found[0].specs[-1].value for case, found in taken if found and case in planned}
+    secret = [found[0].specs[-1].value for case, found in taken if found and case not in planned]
+    assert secret and usual and usual.isdisjoint(secret)

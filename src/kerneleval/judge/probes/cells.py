@@ -103,6 +103,18 @@ class CellJudge:
         finally:
             self.calls.device.trim()
 
+    @contextmanager
+    def drawn_ahead(self, scalars: Mapping[Case, Mapping[str, float]]) -> Iterator[None]:
+        """Inside the block these cases are drawn ahead, with plain arguments that get other values by name."""
+        calls = self.calls
+
+        def bind(case: Case) -> BoundCase:
+            return BoundCase(calls.task, case, calls.device, tf32=calls.protocol.tf32, scalars=scalars[case])
+
+        self._prefetch = Prefetch(calls.task, calls.device, bind)
+        with self._prefetch.over(tuple(scalars)):
+            yield
+
     def begin(self, cases: Sequence[Case]) -> dict[Case, Outcome]:
         """These cases with their outcomes, up to the first that the candidate supports."""
         outcomes: dict[Case, Outcome] = {}
@@ -300,8 +312,8 @@ def is_beyond_its_file(task: Task, case: Case) -> bool:
 
 
 class Prefetch:
-    """First calls of planned cases, drawn with their expectations in one thread: while the candidate is loaded, and on
-    an accelerator beside its first calls, which compile. On a host what is not begun by then is drawn in its turn.
+    """First calls of cases, drawn with their expectations in one thread: while the candidate is loaded, and on an
+    accelerator beside its calls. On a host what is not begun by then is drawn in its turn.
 
     Only operators' small cases are drawn ahead: weights of module problems are revealed to the worker when a case is
     bound, and large tensors fill the device.
@@ -438,8 +450,6 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
     if any(_wrong(outcome) for outcome in planned.values()):
         return []
     calls = judge.calls
-    right: list[Case] = []
-    refused: dict[int, str] = {}
     large = TWO_LARGE[calls.protocol.tier]
     taken = {(c.direction, c.dtype) for c, outcome in planned.items() if not isinstance(outcome, Failed)}
     of_taken = tuple(c for c in planned if (c.direction, c.dtype) in taken)
@@ -447,9 +457,22 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
     language = languages.find(calls.loaded.candidate.language)
     if no_long_rows(calls.protocol.tier, language, calls.device):
         cases = tuple(case for case in cases if not beyond_16_bits(calls.task, case))
-    for number, case in enumerate((*cases, *other_ranks(calls.task, of_taken, budget))):
-        calls.scalars = other_scalars(calls.task, case, larger=bool(number % 2))
-        others = "".join(f", {name}={value:g}" for name, value in calls.scalars.items())
+    cases = (*cases, *other_ranks(calls.task, of_taken, budget))
+    scalars = {case: other_scalars(calls.task, case, larger=bool(number % 2)) for number, case in enumerate(cases)}
+    with judge.drawn_ahead(scalars):
+        return _at_secret_sizes(judge, planned, scalars, line_of)
+
+
+def _at_secret_sizes(
+    judge: CellJudge, planned: Mapping[Case, Outcome], scalars: Mapping[Case, dict[str, float]], line_of: LineOf
+) -> list[Finding]:
+    """Findings at these cases, up to the first that is wrong; ``scalars``: other values of their plain arguments."""
+    calls = judge.calls
+    right: list[Case] = []
+    refused: dict[int, str] = {}
+    for case, values in scalars.items():
+        calls.scalars = values
+        others = "".join(f", {name}={value:g}" for name, value in values.items())
         try:
             outcome = judge.judge(case)
         finally:
