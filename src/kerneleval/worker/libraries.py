@@ -72,6 +72,9 @@ _get_objects, _get_referents = gc.get_objects, gc.get_referents
 _is_tracked = gc.is_tracked
 """Bound before the candidate is loaded."""
 
+_identity = object.__hash__
+"""Another number for each object, as ``id`` gives, which causes an audit event: hooks make that ten times as dear."""
+
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 _OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so")
@@ -111,6 +114,9 @@ _UFUNCS = frozenset(
 _STARTING = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
 )
+_BY_ADDRESS = {"ctypes.call_function": "call_function", "ctypes.cdata": "from_address"}
+_HEARD = _STARTING.union(_LOOKING_UP, _BY_ADDRESS, ("ctypes.dlopen", "import"))
+"""Audit events; all others cost one look-up."""
 _INTERPRETERS = ("_interpreters", "_testcapi", "_xxsubinterpreters")
 """Modules that run code in another interpreter of this process, where nothing is heard."""
 
@@ -187,6 +193,8 @@ class Libraries:
         self._is_loaded = True
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in _HEARD:
+            return
         if event in _LOOKING_UP:
             # of a class of its own too, whose hash would be the candidate's code; else it is a number
             name = str.__str__(arguments[-1]) if isinstance(arguments[-1], str) else ""
@@ -196,12 +204,9 @@ class Libraries:
             asked = name in _LOADS or (of_library and not _SETTINGS.search(name))
             if known or (asked and _is_for_candidate(sys._getframe().f_back)):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
-        elif event == "ctypes.cdata":
+        elif event in _BY_ADDRESS:
             if not _is_of_library(sys._getframe().f_back):
-                self._looked_up["ctypes.from_address"] = 1  # arrays over such memory are not followed
-        elif event == "ctypes.call_function":
-            if not _is_of_library(sys._getframe().f_back):
-                self._looked_up["ctypes.call_function"] = 1  # by an address
+                self._looked_up[f"ctypes.{_BY_ADDRESS[event]}"] = 1  # arrays over such memory are not followed
         elif event in _STARTING:
             if _is_for_candidate(sys._getframe().f_back, _program(event, arguments)):
                 self._started(event)
@@ -508,7 +513,7 @@ def _held() -> list[Any]:
     holders: list[Any] = _get_objects()
     while holders:
         held = _get_referents(*holders)
-        held = list(dict(zip(map(id, held), held, strict=True)).values())  # each once: most are held by many
+        held = list(dict(zip(map(_identity, held), held, strict=True)).values())  # each once: most are held by many
         found |= {id(one): one for one in held if issubclass(type(one), np.ndarray)}  # type(): a proxy's class may lie
         # the collector lists no dictionary and no tuple that holds nothing it would list
         holders = [one for one in itertools.filterfalse(_is_tracked, held) if type(one) in (dict, tuple)]

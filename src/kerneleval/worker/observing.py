@@ -17,7 +17,7 @@ import json
 import operator
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -68,9 +68,8 @@ class Observing:
         classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
         kinds = [kind for kind in type(device).__mro__ if kind.__module__.startswith("kerneleval.")]
         owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
-        self._owners: list[Any] = [*dict.fromkeys(owners)]
         self._device = device
-        self._known = [_Pieces(owner).changed for owner in self._owners]  # bound: the class is in the candidate's reach
+        self._changed = _Pieces([*dict.fromkeys(owners)]).changed  # bound: the class is in the candidate's reach
         self._held: list[tuple[Any, str, Any]] = []
         self.watch_over(self)
 
@@ -150,7 +149,7 @@ class Observing:
 
     def changed(self) -> list[str]:
         """Names of what is no more what it was before the candidate was loaded; the first eight."""
-        changed = [name for look in self._known for name in look()]
+        changed = [*self._changed()]
         kind = type(self._device)
         own = getattr(self._device, "__dict__", {})
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
@@ -166,12 +165,11 @@ def keep_methods(one: object) -> None:
 
 
 class _Pieces:
-    """Everything bound in a module or class that watches, with the code of functions."""
+    """Everything bound in modules and classes that watch, with the code of functions."""
 
-    def __init__(self, owner: Any) -> None:
-        self._owner = owner
-        self._names, self._values = tuple(vars(owner)), tuple(vars(owner).values())
-        self._functions = tuple(v for v in self._values if isinstance(v, FunctionType))
+    def __init__(self, owners: Sequence[Any]) -> None:
+        self._known = [(owner, tuple(vars(owner)), tuple(vars(owner).values())) for owner in owners]
+        self._functions = tuple(v for *_, values in self._known for v in values if isinstance(v, FunctionType))
         self._codes = {id(one): one.__code__ for one in self._functions}
         self._parts = gc.get_referents(*self._functions)
 
@@ -186,20 +184,18 @@ class _Pieces:
         """Names of what is another thing now, or has other code, and new ones that hide those of the interpreter. What
         it compares by are defaults by position: a tuple, which cannot be changed unseen.
         """
-        now, owner = _vars(self._owner), self._owner
         parts = _parts_of(*self._functions)  # to read a function's code causes an audit event, 3 us each
-        if (
-            len(parts) != len(self._parts)
-            or not _all(_map(_is, parts, self._parts))
-            or not _all(_map(_is, _map(now.get, self._names), self._values))
-        ):
-            for name, value in zip(self._names, self._values, strict=True):
-                code = self._codes.get(id(value))
-                if now.get(name) is not value or (code is not None and value.__code__ is not code):
-                    yield f"{getattr(owner, '__qualname__', owner.__name__)}.{name}"
-        if type(owner) is ModuleType:
-            for name in sorted((now.keys() & _vars(builtins).keys()).difference(self._names)):
-                yield f"{owner.__name__}.{name}"
+        same = len(parts) == len(self._parts) and _all(_map(_is, parts, self._parts))
+        for owner, names, values in self._known:
+            now = _vars(owner)
+            if not same or not _all(_map(_is, _map(now.get, names), values)):
+                for name, value in zip(names, values, strict=True):
+                    code = self._codes.get(id(value))
+                    if now.get(name) is not value or (code is not None and value.__code__ is not code):
+                        yield f"{getattr(owner, '__qualname__', owner.__name__)}.{name}"
+            if type(owner) is ModuleType:
+                for name in sorted((now.keys() & _vars(builtins).keys()).difference(names)):
+                    yield f"{owner.__name__}.{name}"
 
 
 def _grown(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
