@@ -75,6 +75,7 @@ def light(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=[s.name for s in SPECIMENS])
 def test_pairs_compile_and_the_problem_runs(specimen: Specimen, tmp_path: Path) -> None:
     try:

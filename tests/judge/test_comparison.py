@@ -52,6 +52,7 @@ def verdict(output: torch.Tensor, expectation: Expectation) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_other_orders_and_formulas_pass(name: str) -> None:
     """fp32 forward at every other planned case: other reduction orders, split K, online softmax, fast exponentials."""
@@ -90,6 +91,7 @@ def test_other_gradients_pass(name: str) -> None:
 DISTRIBUTIONS = ("standard", "outlier", "large_scale", "small_scale", "constant")
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(("dtype", "levels"), [("float32", 2), ("float16", 1), ("bfloat16", 1)])
 def test_products_that_are_stable_in_the_norm_pass(dtype: str, levels: int, distribution: str) -> None:
@@ -150,6 +152,7 @@ def test_one_wrong_element_is_no_matter_of_norms(dtype: str) -> None:
         assert verdict(out, expectation) != "match", distribution
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_half_types_computed_in_fp32_and_rounded_once_pass(name: str, dtype: str) -> None:
@@ -201,6 +204,7 @@ def test_unfused_half_arithmetic_passes_where_inputs_repeat(layout: str, distrib
         assert bounds.independent in (1, 34, 65)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("width", [64, 112, 128])
@@ -257,6 +261,7 @@ EAGER: dict[str, Callable[..., object]] = {
 }
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("direction", "layout"), [("forward", "contiguous"), ("backward", "expanded")])
 @pytest.mark.parametrize("name", EAGER)
@@ -358,6 +363,7 @@ def test_few_numbers_and_large_errors_say_nothing_of_a_type() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "argmax"])
 def test_narrow_arithmetic_in_an_fp32_task_fails(name: str) -> None:
     """TF32 (rounded or truncated), fp16 and bf16 inputs, at every other standard shape, both directions."""

@@ -28,6 +28,7 @@ def uniform(seed: int, count: int = 1 << 14) -> torch.Tensor:
     return torch.rand(count, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", DRAWN)
 def test_what_the_reference_draws_passes(name: str) -> None:
     task = find(name)

@@ -83,6 +83,7 @@ def test_a_finite_number_in_place_of_minus_infinity_is_found(name: str, dtype: s
         assert all(passes(name, lambda *args: kernel(*args, least=right), dtype))  # noqa: B023
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", FAR)
 def test_right_kernels_pass(name: str) -> None:
     """PyTorch, in half types computed in fp32 and rounded once."""

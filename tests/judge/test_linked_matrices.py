@@ -118,6 +118,7 @@ def test_solving_by_a_few_steps_is_found(name: str, solve: Solver) -> None:
     assert not all(right(name, solve, seed) for seed in range(1 if batch else DRAWS))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("solve", [by_inverse, by_rows])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("name", KERNELS)

@@ -500,6 +500,7 @@ def test_specs_of_scalars_are_no_tensors() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("layout", ["transposed", "expanded"])
 @pytest.mark.parametrize("name", ["attention", "batch_norm", "conv2d", "matmul", "sum"])

@@ -1175,6 +1175,7 @@ def test_gradients_at_a_border_are_asked_for(name: str) -> None:
     assert all(found) if beside else any(found)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", BENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_right_gradients_at_a_border_pass(name: str, dtype: str) -> None:

@@ -46,6 +46,7 @@ def said(key: str, task: Task | None = None, protocol: Protocol | None = None, l
     return message
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", CORE)
 def test_every_planned_case_is_read_even_where_another_plan_is_meant(name: str) -> None:
     task = find(name)

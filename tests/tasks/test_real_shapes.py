@@ -88,6 +88,7 @@ def test_shapes_that_anybody_can_look_up(name: str, shape: str, dims: dict[str, 
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_task_is_defined_at_its_shapes(name: str) -> None:
     task = find(name)

@@ -46,6 +46,7 @@ def holds(
     return all(torch.allclose(g, e, rtol=1e-9, atol=1e-9, equal_nan=True) for g, e in zip(got, expected, strict=True))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", WITH_RELATIONS)
 def test_relations_hold_on_the_reference(name: str) -> None:
     task = find(name)
@@ -68,6 +69,7 @@ def _small(task: Task) -> list[tuple[Dim, int]]:
     return list(zip(task.dims, (value for _, value in _named(task)), strict=True))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", WITH_RELATIONS)
 def test_transformations_change_something(name: str) -> None:
     task = find(name)

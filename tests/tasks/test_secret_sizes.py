@@ -107,6 +107,7 @@ def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:
         assert met == set(itertools.product((1, 2, 3, 4), (1, 2)))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     ("name", "plain"),
     [

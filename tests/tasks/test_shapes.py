@@ -79,6 +79,7 @@ def check_category(task: Task, case: Case, whole: bool) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(every=4)
 @EVERY
 @pytest.mark.parametrize(
     "budget",

@@ -143,6 +143,7 @@ def told() -> dict[str, list[dict[str, str]]]:
     return found
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("source", TAMPERING)
 def test_tampering_is_told(told: dict[str, list[dict[str, str]]], source: str) -> None:
     level, when, what = TAMPERING[source]

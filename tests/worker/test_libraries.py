@@ -58,6 +58,7 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
     return set(seen)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("compute", "name"),
     [
