@@ -323,6 +323,21 @@ def test_descriptors_never_take_the_place_of_a_standard_stream() -> None:
     assert (ended.stdout, ended.stderr) == ("kept", "")
 
 
+def test_a_descriptor_that_finds_no_place_is_told_with_the_limit() -> None:
+    code = (
+        "import os, resource, socket\n"
+        "from kerneleval.worker.wire import Channel\n"
+        "ours, theirs = socket.socketpair()\n"
+        "channel = Channel(theirs, accept_fds=True)\n"
+        "Channel(ours).send({}, fds=[0])\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "channel.recv(5.0)\n"
+        "channel.take_fd()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "a file descriptor was sent and none arrived; the process may open 3 files" in ended.stderr
+
+
 def test_a_drip_does_not_outlive_the_timeout() -> None:
     with ends() as made:
         stop = threading.Event()

@@ -66,7 +66,7 @@ def test_entries_and_language_can_be_given(write):
         ("a.rs", "x", "suffix '.rs' belongs to no language; known suffixes are .cc, .cl, .cpp, .cu"),
         ("a", "x", "no suffix belongs to no language"),
         ("a.py", "  \n", "is empty"),
-        ("a.py", b"x = '\xff'", "not UTF-8 at byte 5"),
+        ("a.py", b"x = '\xff'", "not UTF-8 at byte 5; save it as UTF-8"),
         ("a.py", "#" * (4 * 1024 * 1024 + 1), "larger than 4194304 bytes"),
         ("a.py", "# kerneleval-orgin: {}", "line 1: unknown header 'kerneleval-orgin'"),
     ],

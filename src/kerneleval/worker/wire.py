@@ -14,6 +14,7 @@ import fcntl
 import json
 import math
 import os
+import resource
 import select
 import signal
 import socket
@@ -130,7 +131,8 @@ class Channel:
     def take_fd(self) -> int:
         """The oldest descriptor that arrived; the caller closes it. Raises WireError when there is none."""
         if not self._fds:
-            raise WireError("a descriptor was announced but none arrived")
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise WireError(f"a file descriptor was sent and none arrived; the process may open {most} files")
         return _above_the_standard(self._fds.pop(0))
 
     def _receive(self) -> None:

@@ -152,7 +152,7 @@ def _read_text(file: Path, limit_bytes: int) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8 at byte {error.start}") from error
+        raise UsageError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
 
 
 def _origin(file: Path, text: str) -> Origin:
