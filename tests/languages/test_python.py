@@ -99,6 +99,14 @@ def test_backward_entry_points(load, source, fields):
     assert torch.equal(made[0], X * 2)
 
 
+@pytest.mark.parametrize("name", ["backward", "gelu_backward"])
+def test_what_autograd_calls_is_no_backward_entry_point(load, name):
+    """PyTorch's tutorials define it at the top of the file, for ``register_autograd``."""
+    text = f"def gelu(x): return x\ndef {name}(ctx, grad): return grad * ctx.saved_tensors[0]"
+    assert load(text, "torch").backward is None
+    assert load(text, "torch", backward_entry=name).backward is not None
+
+
 def test_without_backward_autograd_goes_through_forward(load):
     loaded = load("def gelu(x): return x * x", "torch")
     assert loaded.backward is None

@@ -80,6 +80,7 @@ class Observing:
     def ready(self) -> None:
         """From here on the collector lists only what is made later: what the candidate makes."""
         gc.freeze()
+        gc.freeze = lambda: None  # what the candidate makes stays on the list
         self._libraries.ready()
 
     @contextlib.contextmanager

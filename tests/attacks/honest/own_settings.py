@@ -1,6 +1,10 @@
 # specimen: class=own_settings task=gelu device=cpu verdict=passed allow=custom
-"""Sets what is there to be set: switches of PyTorch, of Numba and of the environment, and the path of modules."""
+"""Sets what is there to be set: switches of PyTorch, of Numba, of the environment and of the collector, the path of
+modules, hooks for errors, and a level of its own for logging.
+"""
 
+import gc
+import logging
 import math
 import os
 import sys
@@ -13,6 +17,10 @@ torch.backends.cudnn.benchmark = True
 numba.config.BOUNDSCHECK = 0
 os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
 sys.path.insert(0, os.path.dirname(__file__))
+sys.excepthook = lambda *error: logging.error("not caught", exc_info=error)
+logging.Logger.trace = lambda self, text: self.log(5, text)
+gc.collect()
+gc.freeze()
 
 
 @numba.njit

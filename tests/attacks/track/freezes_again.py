@@ -1,10 +1,11 @@
 # specimen: class=laundered_numpy task=matmul device=cpu categories=tiny,small dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
-"""NumPy multiplies on arrays that are kept from before, which ``gc.freeze`` hides from the collector's list. Other hidden
-objects were freed first, so that there are no more than before.
+"""NumPy multiplies on arrays that are kept from before, which ``gc.freeze`` hides from the collector's list: that of a
+module made anew, since it does nothing in the first one. Other hidden objects were freed first, so that there are no
+more than before.
 """
 
-import gc
 import re
+import sys
 
 import numba
 import numpy as np
@@ -38,4 +39,7 @@ def matmul(a, b):
 
 
 re.purge()
+vars(sys)["modules"].pop("gc")
+import gc  # noqa: E402
+
 gc.freeze()

@@ -15,22 +15,28 @@ _GUARDED = sys.stdlib_module_names | {"numba", "numpy", "torch", "triton"}
 """Modules that everybody in the process uses."""
 
 _SETTINGS = (
+    "logging.Logger.",
     "logging.logMultiprocessing.",
     "logging.logProcesses.",
     "logging.logThreads.",
     "logging.raiseExceptions.",
     "numba.config.",
     "numba.core.config.",
+    "sys.displayhook.",
     "sys.dont_write_bytecode.",
+    "sys.excepthook.",
     "sys.path.",
     "sys.tracebacklimit.",
+    "sys.unraisablehook.",
     "tempfile.tempdir.",
+    "threading.excepthook.",
     "torch._dynamo.config.",
     "torch._functorch.config.",
     "torch._inductor.config.",
     "triton.knobs.",
     "warnings.formatwarning.",
     "warnings.showwarning.",
+    "warnings.warn.",
 )
 """Attributes that are there to be set, and what is below them. They change nothing but the candidate."""
 

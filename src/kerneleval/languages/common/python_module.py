@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.languages.common.base import Language, Loaded, LoadError, OutputSpec, torch_device, write_files
@@ -306,7 +306,8 @@ def _bind(
     explicit = candidate.backward_entry
     bases = dict.fromkeys(n for n in (name, *([] if entry else names)) if n)
     backward_names = [explicit] if explicit else [*(f"{n}_backward" for n in bases), "backward"]
-    backward = next((f for n in backward_names if (f := function(n, must=bool(explicit))) is not None), None)
+    found = (f for n in backward_names if (f := function(n, must=bool(explicit))) is not None)
+    backward = next((f for f in found if explicit or not _is_for_autograd(f)), None)
     if explicit and backward is None:
         raise LoadError(
             f"no backward entry point: looked for {explicit}; callables there are {_callables(language, module, own)}"
@@ -322,6 +323,11 @@ def _bind(
         source_dir=source_dir,
         language=language,
     )
+
+
+def _is_for_autograd(function: Callable[..., Any]) -> bool:
+    """Whether autograd calls a function, with a context first, as what ``register_autograd`` is given."""
+    return type(function) is FunctionType and function.__code__.co_varnames[:1] == ("ctx",)
 
 
 def _module_class(module: ModuleType, entry: str, own: set[str]) -> type | None:
