@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kerneleval.worker import calls
+from kerneleval.worker import observing as observing_module
 from kerneleval.worker.below import registered
 from kerneleval.worker.observing import Observing
 
@@ -103,6 +104,34 @@ def test_nothing_has_changed_until_something_has(observing: Observing, monkeypat
     assert observing.changed() == ["Observing.begin"]
     monkeypatch.setattr(calls, "type", lambda value: torch.Tensor, raising=False)  # hides the interpreter's
     assert sorted(observing.changed()) == ["Observing.begin", "kerneleval.worker.calls.type"]
+
+
+class _Below:
+    told = 1
+
+
+class _Closed(_Below):
+    def end(self) -> int:
+        return self.told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kind: setattr(kind, "end", property(lambda self: lambda: 2)),
+        lambda kind: type.__setattr__(kind, "__getattribute__", lambda self, name: lambda: 2),
+        lambda kind: delattr(kind, "end"),
+        lambda kind: setattr(kind, "__bases__", (Exception,)),
+        lambda kind: setattr(kind.__bases__[0], "told", 2),
+        lambda kind: setattr(kind, "__class__", type("Other", (type,), {})),
+    ],
+)
+def test_a_closed_class_stays_what_it_is(change: Callable[[type], None]) -> None:
+    """A property put in a method's place could answer for it, and put the method back before anybody looks."""
+    observing_module._close(_Closed)
+    with pytest.raises(TypeError):
+        change(_Closed)
+    assert _Closed().end() == 1
 
 
 @pytest.mark.parametrize(

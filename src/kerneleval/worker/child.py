@@ -35,7 +35,7 @@ from kerneleval.worker.bell import Bell
 from kerneleval.worker.calls import Calling, PreparedCall, form_of, mismatch, outputs_of
 from kerneleval.worker.compiling import CompileWatch
 from kerneleval.worker.guarding import Guard
-from kerneleval.worker.observing import Observing, keep_methods, triton_binaries
+from kerneleval.worker.observing import Observing, triton_binaries
 from kerneleval.worker.staging import InOrder, Moved, Staging
 from kerneleval.worker.wire import LOST, STUCK, Channel, Closed, decode_plain
 
@@ -181,8 +181,6 @@ class Worker:
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
         self.observing.watch_over(self.in_order, self.staging, self.watch)
         self.guard = Guard(directory)
-        for one in (self, self.observing, self.guard):
-            keep_methods(one)
         with contextlib.suppress(OSError, RuntimeError):  # for the judge's message alone
             faulthandler.register(STUCK, file=2, all_threads=False)
         self.observing.ready()

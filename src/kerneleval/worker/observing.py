@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import builtins
 import contextlib
+import ctypes
 import gc
 import json
 import operator
@@ -69,7 +70,8 @@ class Observing:
         kinds = [kind for kind in type(device).__mro__ if kind.__module__.startswith("kerneleval.")]
         owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
         self._device = device
-        self._changed = _Pieces([*dict.fromkeys(owners)]).changed  # bound: the class is in the candidate's reach
+        self._owners: list[Any] = [*dict.fromkeys(owners)]
+        self._changed = _Pieces(self._owners).changed  # bound: the class is in the candidate's reach
         self._held: list[tuple[Any, str, Any]] = []
         self.watch_over(self)
 
@@ -78,7 +80,12 @@ class Observing:
         self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
 
     def ready(self) -> None:
-        """From here on the collector lists only what is made later: what the candidate makes."""
+        """From here on the collector lists only what is made later: what the candidate makes. The worker's classes stay
+        what they are: what answers for a method, and puts it back when it is asked, would not be seen.
+        """
+        for one in self._owners:
+            if isinstance(one, type):
+                _close(one)
         gc.freeze()
         gc.freeze = lambda: None  # what the candidate makes stays on the list
         self._libraries.ready()
@@ -158,11 +165,18 @@ class Observing:
         return changed[:8]
 
 
-def keep_methods(one: object) -> None:
-    """Have an object's methods stand in the object too: to replace them in its class then changes nothing."""
-    for kind in reversed(type(one).__mro__):
-        names = [n for n, v in vars(kind).items() if isinstance(v, FunctionType) and not n.startswith("__")]
-        vars(one).update({name: getattr(one, name) for name in names})
+_IMMUTABLE = 1 << 8
+"""Flag of a class that its attributes stay what they are."""
+_PLACE_OF_FLAGS = object.__basicsize__ + 19 * ctypes.sizeof(ctypes.c_void_p)
+"""Where ``tp_flags`` is in ``PyTypeObject``: behind the size and eighteen pointers or sizes."""
+
+
+def _close(kind: type) -> None:
+    """Have no attribute of a class, or of those that it inherits from, set or deleted any more, by whatever way."""
+    for one in kind.__mro__:
+        flags = ctypes.c_ulong.from_address(id(one) + _PLACE_OF_FLAGS)
+        if flags.value == one.__flags__ and not flags.value & _IMMUTABLE:
+            flags.value |= _IMMUTABLE
 
 
 class _Pieces:
