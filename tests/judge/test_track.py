@@ -201,6 +201,7 @@ def test_names_that_are_made_as_it_runs(text: str, hidden: set[str]) -> None:
         ),
         ("import ctypes\ny = self.layer.__call__(x)\nhasattr(self.layer, '__call__')", False),
         ("import torch\nself.run = torch.compile(self.net.__call__)", False),
+        ("import numpy as np\nmultiply = np.matmul.__call__", True),
     ],
 )
 def test_calls_by_ctypes_that_are_kept(text: str, is_kept: bool) -> None:

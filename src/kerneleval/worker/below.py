@@ -17,7 +17,16 @@ from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-__all__ = ["Extensions", "everywhere", "registered"]
+__all__ = [
+    "Definition",
+    "Extensions",
+    "call_in_c",
+    "calls_by_ctypes",
+    "definition_of",
+    "everywhere",
+    "flags_of",
+    "registered",
+]
 
 _get_objects = gc.get_objects  # bound before the candidate is loaded
 
@@ -91,7 +100,7 @@ def _is_made_of_others(operator: str) -> bool:
     return not any(has(operator, device) for device in ("CPU", "CUDA", "MPS", "XPU"))
 
 
-class _Definition(ctypes.Structure):
+class Definition(ctypes.Structure):
     """``PyMethodDef``."""
 
     _fields_ = (
@@ -102,10 +111,18 @@ class _Definition(ctypes.Structure):
     )
 
 
-class _Builtin(ctypes.Structure):
-    """The start of ``PyCFunctionObject``."""
+def definition_of(function: Any) -> Definition:
+    """What a function or a method in C is made of. All that were bound from it lead there."""
+    before = 0 if type(function) is BuiltinFunctionType else 3  # the class, the name and the full name of a method
+    at = id(function) + object.__basicsize__ + before * ctypes.sizeof(ctypes.c_void_p)
+    return ctypes.POINTER(Definition).from_address(at).contents
 
-    _fields_ = (("count", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("definition", ctypes.POINTER(_Definition)))
+
+def flags_of(kind: type) -> ctypes.c_ulong:
+    """The flags of a class, which can be set: in ``PyTypeObject`` they are behind the size and eighteen others."""
+    flags = ctypes.c_ulong.from_address(id(kind) + object.__basicsize__ + 19 * ctypes.sizeof(ctypes.c_void_p))
+    assert flags.value == kind.__flags__
+    return flags
 
 
 class Extensions:
@@ -150,7 +167,7 @@ class Extensions:
             self._mute_calls(files)
         for _, functions in self.found():
             for one in functions:
-                definition = _Builtin.from_address(id(one)).definition.contents
+                definition = definition_of(one)
                 nothing = self._nothing[bool(definition.flags & _WITH_KEYWORDS)]
                 self._muted.append((definition, definition.function))
                 definition.function = ctypes.cast(nothing, ctypes.c_void_p).value
@@ -188,7 +205,9 @@ class Extensions:
 _NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
 _FUNCTION: type = type(_NOTHING).__mro__[1]
 """What all functions that ``ctypes`` calls are instances of."""
-_call: Callable[..., Any] = vars(_FUNCTION)["__call__"]
+call_in_c: Callable[..., Any] = vars(_FUNCTION)["__call__"]
+"""Calls such a function, whatever was put around that."""
+
 _POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p)
 
 
@@ -201,7 +220,7 @@ def _calling_by(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> d
         had[kind] = vars(kind).get("__call__")
     for kind, own in had.items():
         if own is not None or _FUNCTION in kind.__bases__:
-            type.__setattr__(kind, "__call__", around(own or _call))
+            type.__setattr__(kind, "__call__", around(own or call_in_c))
     return had
 
 
@@ -236,7 +255,7 @@ def calls_by_ctypes(hear: Callable[[str, str], None]) -> Iterator[None]:
     def around(old: Callable[..., Any]) -> Callable[..., Any]:
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
             address, found = ctypes.c_void_p.from_buffer(function).value, _Symbol()
-            if _call(_dladdr, ctypes.c_void_p(address), ctypes.byref(found)):
+            if call_in_c(_dladdr, ctypes.c_void_p(address), ctypes.byref(found)):
                 name = found.name if found.address == address and found.name else b""
                 hear(os.fsdecode(found.file or b""), os.fsdecode(name))
             return old(function, *args, **kwargs)

@@ -2,8 +2,9 @@
 known libraries that it looked up by ``ctypes``, and those that native code of its own is linked with. BLAS in functions
 that Numba compiled: ``languages/numba.py``.
 
-Arrays are followed from ``Tensor.numpy`` on while a window is recorded, and names are heard from when the candidate is
-loaded. ``observing.py`` uses it; what it cannot see stands in ``docs/threat-model.md``.
+While a window is recorded, arrays are followed from ``Tensor.numpy`` on, and NumPy's ufuncs and its functions in C tell
+of themselves. Names are heard from when the candidate is loaded. ``observing.py`` uses it; what it cannot see stands in
+``docs/threat-model.md``.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ import contextlib
 import ctypes
 import functools
 import gc
-import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import numpy as np
+import numpy.fft
 
 from kerneleval.languages.binaries.elf import COMPUTES, LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
 from kerneleval.sandbox import processes
-from kerneleval.worker.below import calls_by_ctypes
+from kerneleval.worker.below import Definition, call_in_c, calls_by_ctypes, definition_of, flags_of
 
 __all__ = ["Libraries"]
 
@@ -68,12 +69,8 @@ that compute nothing of tensors."""
 _forget_methods = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
 """Called when the methods of a class were changed past it."""
 
-_get_objects, _get_referents = gc.get_objects, gc.get_referents
-_is_tracked = gc.is_tracked
+_get_referents = gc.get_referents
 """Bound before the candidate is loaded."""
-
-_identity = object.__hash__
-"""Another number for each object, as ``id`` gives, which causes an audit event: hooks make that ten times as dear."""
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
@@ -156,7 +153,6 @@ class Libraries:
         self._at_load: dict[str, int] = {}  # programs that it started before it was there
         self._is_loaded = False
         self._living = _living()
-        self._listed: list[Any] = []
         self._native: dict[str, int] = {}
         self.files: set[str] = set()
         """Paths of :attr:`native`."""
@@ -183,10 +179,6 @@ class Libraries:
 
     def _started(self, how: str) -> None:
         (self._looked_up if self._is_loaded else self._at_load)[f"process.{how}"] = 1
-
-    def ready(self) -> None:
-        """From here on the collector lists only what is made later: what the candidate makes."""
-        self._listed = []
 
     def loaded(self) -> None:
         """The candidate is there: what it starts from now on may know its inputs."""
@@ -276,19 +268,16 @@ class Libraries:
 
         _COUNTS.clear()
         with contextlib.ExitStack() as stack:
-            namespaces = _own_namespaces()
             made = (*_CONVERTERS, *_MAKERS)
             owners = [(torch.Tensor, ("__array__",)), (np, made), (np.ctypeslib, ("as_array",))]
             if compiled := sys.modules.get("numba.core.registry"):
                 owners.append((compiled.CPUDispatcher, ("__call__",)))
             for owner, names in owners:
                 for name in names:
-                    stack.enter_context(_replaced(owner, name, namespaces))
+                    stack.enter_context(_replaced(owner, name))
             stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
             stack.enter_context(calls_by_ctypes(self._hear_of_call))
-            stack.enter_context(_held_are_followed())
-            if all(one is not self._listed for one in _get_objects()):
-                _count("ndarray behind gc.freeze")  # the collector tells of none of those
+            stack.enter_context(_plain_arrays_are_heard())
             yield
         seen |= _COUNTS
 
@@ -388,10 +377,9 @@ def _is_past_the_dispatcher(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, namespaces: list[dict[str, Any]]) -> Iterator[None]:
+def _replaced(owner: Any, name: str) -> Iterator[None]:
     """A function that gives arrays, replaced by one whose arrays are followed: always where it is a tensor's, else
-    where the first argument is no value of Python's own, or much of it. So it is where modules of the candidate hold
-    it under names of theirs. What was inherited is so again afterwards.
+    where the first argument is no value of Python's own, or much of it. What was inherited is so again afterwards.
     """
     own, original, always = name in vars(owner), getattr(owner, name), isinstance(owner, type)
 
@@ -410,15 +398,9 @@ def _replaced(owner: Any, name: str, namespaces: list[dict[str, Any]]) -> Iterat
     del function.__wrapped__
 
     setattr(owner, name, function)
-    bound = [(names, one) for names in namespaces for one, value in names.items() if value is original]
-    for names, one in bound:
-        names[one] = function
     try:
         yield
     finally:
-        for names, one in bound:
-            if names.get(one) is function:
-                names[one] = original
         if own:
             setattr(owner, name, original)
         else:
@@ -448,99 +430,121 @@ _COUNTS: dict[str, int] = {}
 """How often each function of NumPy computed with followed arrays."""
 
 
-_size_of = np.ndarray.size.__get__
-_CLASSES = (np.ndarray, np.memmap, np.recarray)
-"""Classes of arrays that are not counted where they are kept; the last two are not followed."""
+_size_of, _dtype_of, _as_array = np.ndarray.size.__get__, np.ndarray.dtype.__get__, np.asarray
+_call_of_ufunc: Callable[..., Any] = vars(np.ufunc)["__call__"]
+_CLOSED, _BY_VECTOR = 1 << 8, 1 << 11
+"""Flags of a class: that its attributes cannot be set, and that its objects are called past ``__call__``."""
 
-_ON_HEAP = 1 << 9
-"""Flag of a class that its objects hold a reference to: others are static, and there for ever."""
+_WITH_NAMES, _BY_ARRAY = 0x0002, 0x0080
+"""``METH_KEYWORDS`` and ``METH_FASTCALL`` of CPython's ``methodobject.h``: arguments come by names too, and in an array
+with their number.
+"""
 
+_AS_IT_COMES = ctypes.PYFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 4)
+"""A function in C, whichever of these it takes."""
 
-class _Slot(ctypes.Structure):
-    """``PyType_Slot``."""
-
-    _fields_ = (("number", ctypes.c_int), ("function", ctypes.c_void_p))
-
-
-class _Spec(ctypes.Structure):
-    """``PyType_Spec``."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("size", ctypes.c_int),
-        ("item_size", ctypes.c_int),
-        ("flags", ctypes.c_uint),
-        ("slots", ctypes.POINTER(_Slot)),
-    )
-
-
-_new_type = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)(
-    ("PyType_FromSpecWithBases", ctypes.pythonapi)
+_CORE = vars(sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"])
+_IN_C = (
+    *(vars(np.ndarray)[name] for name in _METHODS),
+    *(vars(np.ufunc)[name] for name in ("accumulate", "at", "outer", "reduce", "reduceat")),
+    *(_CORE[name] for name in ("bincount", "c_einsum", "correlate", "correlate2", "count_nonzero", "dot", "inner")),
+    *(_CORE[name] for name in ("interp", "lexsort", "vdot")),
 )
+"""What NumPy computes by that is no call of a ufunc."""
 
-
-def _laid_out_alike(body: type) -> type:
-    """The same class, of objects that lie in memory as those of its base do: those may become its own, and back."""
-    full = f"{body.__module__}.{body.__qualname__}".encode()
-    spec = _Spec(full, 0, 0, 0, ctypes.pointer(_Slot()))  # what it inherits: no dictionary, no place for the collector
-    made: type = _new_type(ctypes.addressof(spec), body.__bases__)
-    for name, value in vars(body).items():
-        if name not in ("__dict__", "__module__", "__weakref__"):
-            setattr(made, name, value)
-    return made
-
-
-def _become(one: Any, kind: type) -> None:
-    """Make an object one of a class whose objects lie in memory as it does."""
-    place = ctypes.c_void_p.from_address(id(one) + object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p))
-    before = type(one)
-    if kind.__flags__ & _ON_HEAP:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kind))
-    place.value = id(kind)
-    if before.__flags__ & _ON_HEAP:
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
-
-
-def _own_namespaces() -> list[dict[str, Any]]:
-    """Of the modules that were made since the candidate's load began, and that no library brings."""
-    modules = [module for module in _get_objects() if type(module) is ModuleType]
-    return [vars(m) for m in modules if not str(vars(m).get("__file__")).startswith(library_folders())]
-
-
-def _held() -> list[Any]:
-    """Arrays in objects that were made since the candidate's load began: its own, and those of what it imported."""
-    found: dict[int, Any] = {}
-    holders: list[Any] = _get_objects()
-    while holders:
-        held = _get_referents(*holders)
-        held = list(dict(zip(map(_identity, held), held, strict=True)).values())  # each once: most are held by many
-        found |= {id(one): one for one in held if issubclass(type(one), np.ndarray)}  # type(): a proxy's class may lie
-        # the collector lists no dictionary and no tuple that holds nothing it would list
-        holders = [one for one in itertools.filterfalse(_is_tracked, held) if type(one) in (dict, tuple)]
-    return list(found.values())
+_work = [0]
+"""Elements of what was computed with in the block that is watched."""
 
 
 @contextlib.contextmanager
-def _held_are_followed() -> Iterator[None]:
-    """Arrays that were there before the block are followed in it; those of classes of the candidate's are counted as
-    they are.
+def _plain_arrays_are_heard() -> Iterator[None]:
+    """Count what NumPy computes with floating numbers in arrays that are not followed. Ufuncs are heard of by their
+    class, and functions in C by their definitions: whatever object, name or class of arrays leads there.
     """
-    held = _held()
-    plain = [one for one in held if type(one) is np.ndarray and one.ndim]
-    for one in held:
-        # what it says of itself, its size and its class's name, may be the candidate's code
-        if _size_of(one) >= _SMALL and not any(type(one) is kind for kind in (Followed, *_CLASSES)):
-            _count("ndarray of an own class")
-    for one in plain:
-        _become(one, Followed)
+    _work[0] = 0
+    flags, definitions = flags_of(np.ufunc), [definition_of(one) for one in _IN_C]
+    had = [one.function for one in definitions]
+    heard = [_heard(one) for one in definitions]
+
+    def call(ufunc: Any, *given: Any, **named: Any) -> Any:
+        _hear(ufunc.__name__, (ufunc, *given), sys._getframe(1))
+        return _call_of_ufunc(ufunc, *given, **named)
+
+    def put(function: Any, after: int) -> None:
+        flags.value &= ~(_CLOSED | _BY_VECTOR)
+        np.ufunc.__call__ = function  # type: ignore[method-assign]
+        flags.value |= after  # other flags may have changed
+
+    put(call, _CLOSED)
+    for one, function in zip(definitions, heard, strict=True):
+        one.function = ctypes.cast(function, ctypes.c_void_p).value
     try:
         yield
     finally:
-        for one in plain:
-            _become(one, np.ndarray)
+        put(_call_of_ufunc, _CLOSED | _BY_VECTOR)
+        for one, address in zip(definitions, had, strict=True):
+            one.function = address
 
 
-@_laid_out_alike
+def _heard(definition: Definition) -> Any:
+    """A function in C that tells of itself, and does what another one does."""
+    function, name = _AS_IT_COMES(definition.function), definition.name.decode()
+    by_array, with_names = definition.flags & _BY_ARRAY, definition.flags & _WITH_NAMES
+
+    def heard(owner: int, given: int | None, count: int | None, names: int | None) -> Any:
+        values = [_object_at(owner)]
+        named = _object_at(names if by_array else count) if with_names else None
+        if by_array:
+            values += ctypes.cast(given or 0, ctypes.POINTER(ctypes.py_object))[: (count or 0) + len(named or ())]
+        else:
+            values += (*_object_at(given), *(named or {}).values())
+        _hear(name, values, sys._getframe(1))
+        try:
+            return call_in_c(function, owner, given, count, names)
+        except BaseException:  # noqa: BLE001 - it would be lost, and what comes out anything; so it is a SystemError
+            return None
+
+    return _AS_IT_COMES(heard)
+
+
+def _object_at(place: int | None) -> Any:
+    return None if place is None else ctypes.cast(place, ctypes.py_object).value
+
+
+def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
+    """Count a function of NumPy's where much was computed with, and not for Triton's interpreter or the worker. The
+    first of the values is the ufunc, if it is one's call or method.
+    """
+    is_own = issubclass(type(values[0]), np.ufunc) and not _is_brought(values[0])
+    if elements := 0 if is_own else sum(map(_elements, values)):
+        while frame is not None and frame.f_code.co_filename.startswith(_folders("numpy", "scipy")):
+            frame = frame.f_back
+        if frame is None or not frame.f_code.co_filename.startswith((_PACKAGE, *_folders("triton"))):
+            _work[0] += elements
+            if _work[0] >= _SMALL:
+                _count(name)
+
+
+@functools.cache
+def _folders(*packages: str) -> tuple[str, ...]:
+    return tuple(os.path.join(folder, name, "") for folder in library_folders() for name in packages)
+
+
+def _elements(value: Any) -> int:
+    """How many floating numbers an argument holds. Whole numbers may be a table for a kernel: they count for less."""
+    if type(value) in (list, tuple):
+        with contextlib.suppress(Exception):  # of unlike lengths
+            value = _as_array(value)
+    if not issubclass(type(value), np.ndarray):  # type(): a proxy's class may lie
+        return 0
+    return int(_size_of(value)) // (_SMALL if _dtype_of(value).kind in "biu" else 1)
+
+
+def _is_brought(ufunc: Any) -> bool:
+    """Whether a ufunc is NumPy's or SciPy's; others are the candidate's own, as Numba's are."""
+    return ufunc in _UFUNCS or getattr(sys.modules.get("scipy.special"), ufunc.__name__, None) is ufunc
+
+
 class Followed(np.ndarray[Any, Any]):
     """An array that counts what is computed with it, and gives such arrays."""
 
@@ -550,8 +554,8 @@ class Followed(np.ndarray[Any, Any]):
         return _followed(np.ndarray.base.__get__(self))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """See NumPy's protocol; ufuncs that are neither NumPy's nor SciPy's are the candidate's own, as Numba's are."""
-        if ufunc in _UFUNCS or getattr(sys.modules.get("scipy.special"), ufunc.__name__, None) is ufunc:
+        """See NumPy's protocol."""
+        if _is_brought(ufunc):
             _count(ufunc.__name__)
         given = kwargs.get("out")
         made = getattr(ufunc, method)(*_bare(inputs), **_bare(kwargs))

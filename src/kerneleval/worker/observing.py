@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import builtins
 import contextlib
-import ctypes
 import gc
 import json
 import operator
@@ -25,7 +24,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from kerneleval.languages import Loaded
-from kerneleval.worker.below import Extensions, everywhere, registered
+from kerneleval.worker.below import Extensions, everywhere, flags_of, registered
 from kerneleval.worker.contents import Contents
 from kerneleval.worker.libraries import Libraries
 
@@ -88,7 +87,6 @@ class Observing:
                 _close(one)
         gc.freeze()
         gc.freeze = lambda: None  # what the candidate makes stays on the list
-        self._libraries.ready()
 
     @contextlib.contextmanager
     def plainly(self) -> Iterator[None]:
@@ -167,16 +165,13 @@ class Observing:
 
 _IMMUTABLE = 1 << 8
 """Flag of a class that its attributes stay what they are."""
-_PLACE_OF_FLAGS = object.__basicsize__ + 19 * ctypes.sizeof(ctypes.c_void_p)
-"""Where ``tp_flags`` is in ``PyTypeObject``: behind the size and eighteen pointers or sizes."""
 
 
 def _close(kind: type) -> None:
     """Have no attribute of a class, or of those that it inherits from, set or deleted any more, by whatever way."""
     for one in kind.__mro__:
-        flags = ctypes.c_ulong.from_address(id(one) + _PLACE_OF_FLAGS)
-        if flags.value == one.__flags__ and not flags.value & _IMMUTABLE:
-            flags.value |= _IMMUTABLE
+        if not one.__flags__ & _IMMUTABLE:  # else it may lie in memory that cannot be written
+            flags_of(one).value |= _IMMUTABLE
 
 
 class _Pieces:

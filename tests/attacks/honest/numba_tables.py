@@ -33,6 +33,8 @@ def _gelu(x, work, zeros, out):
 
 
 def gelu(x):
+    if type(_TABLE) is not np.ndarray:
+        raise TypeError("no plain array")
     flat = x.contiguous().numpy().reshape(-1)
     work, out = _workspace(flat.size), empty(flat.size, flat.dtype)
     _SCRATCH.resize(flat.size, refcheck=True)

@@ -556,8 +556,8 @@ def _imported(source: Source) -> Iterator[str]:
 
 
 def _kept_calls(source: Source) -> Iterator[str]:
-    """How ``ctypes`` calls functions, kept or set: what is put around it later is passed by."""
-    if any("ctypes" in name.split(".") for name in _imported(source)):
+    """How ``ctypes`` and NumPy call functions, kept or set: what is put around it later is passed by."""
+    if any({"ctypes", "numpy"}.intersection(name.split(".")) for name in _imported(source)):
         called = {id(call.func) for call in source.each(ast.Call)}
         for one in source.each(ast.Attribute, ast.Call):
             texts = [getattr(given, "value", "") for given in getattr(one, "args", ())]
