@@ -445,6 +445,18 @@ def test_kinds_that_call_by_a_function_of_their_own_are_heard_of_too() -> None:
         del kind.__call__
 
 
+def test_kinds_that_are_made_later_and_what_super_gives_are_heard_of_too() -> None:
+    """A library that is opened has a kind of its own."""
+    heard: list[str] = []
+    with calls_by_ctypes(lambda _file, name: heard.append(name)):
+        later = ctypes.CDLL(None).toupper
+        kind: Any = type(later)
+        found = kind(ctypes.cast(later, ctypes.c_void_p).value)
+        heard.clear()
+        assert found(ord("a")) == super(kind, later).__call__(ord("a")) == ord("A")
+    assert heard == ["toupper", "toupper"]
+
+
 @pytest.fixture
 def built(tmp_path: Path) -> Callable[[str], ctypes.CDLL]:
     """A library in C by its name."""

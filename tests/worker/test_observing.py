@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from kerneleval.worker import calls
-from kerneleval.worker import observing as observing_module
-from kerneleval.worker.below import registered
+from kerneleval.worker.below import close, registered
 from kerneleval.worker.observing import Observing
 
 
@@ -128,7 +127,7 @@ class _Closed(_Below):
 )
 def test_a_closed_class_stays_what_it_is(change: Callable[[type], None]) -> None:
     """A property put in a method's place could answer for it, and put the method back before anybody looks."""
-    observing_module._close(_Closed)
+    close(_Closed)
     with pytest.raises(TypeError):
         change(_Closed)
     assert _Closed().end() == 1

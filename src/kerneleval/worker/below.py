@@ -22,10 +22,11 @@ __all__ = [
     "Extensions",
     "call_in_c",
     "calls_by_ctypes",
+    "close",
     "definition_of",
     "everywhere",
-    "flags_of",
     "registered",
+    "set_call",
 ]
 
 _get_objects = gc.get_objects  # bound before the candidate is loaded
@@ -118,11 +119,33 @@ def definition_of(function: Any) -> Definition:
     return ctypes.POINTER(Definition).from_address(at).contents
 
 
-def flags_of(kind: type) -> ctypes.c_ulong:
+def _flags_of(kind: type) -> ctypes.c_ulong:
     """The flags of a class, which can be set: in ``PyTypeObject`` they are behind the size and eighteen others."""
     flags = ctypes.c_ulong.from_address(id(kind) + object.__basicsize__ + 19 * ctypes.sizeof(ctypes.c_void_p))
     assert flags.value == kind.__flags__
     return flags
+
+
+_CLOSED, _BY_VECTOR = 1 << 8, 1 << 11
+"""Flags of a class: that its attributes cannot be set, and that its objects are called past ``__call__``."""
+
+
+def set_call(kind: type, function: Any, by_vector: bool = False) -> None:
+    """Have objects of a class, and of those that inherit from it, be called by a function, although the class is in C.
+    ``by_vector``: past it, as before.
+    """
+    flags = _flags_of(kind)
+    closed = flags.value & _CLOSED
+    flags.value &= ~(_CLOSED | _BY_VECTOR)
+    type.__setattr__(kind, "__call__", function)
+    flags.value |= closed | by_vector * _BY_VECTOR
+
+
+def close(kind: type) -> None:
+    """Have no attribute of a class, or of those that it inherits from, set or deleted any more, by whatever way."""
+    for one in kind.__mro__:
+        if not one.__flags__ & _CLOSED:  # else it may lie in memory that cannot be written
+            _flags_of(one).value |= _CLOSED
 
 
 class Extensions:
@@ -212,24 +235,21 @@ _POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p)
 
 
 def _calling_by(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> dict[type, Any]:
-    """Put a function around what ``ctypes`` calls functions by; what each class had of its own before, or None."""
-    had: dict[type, Any] = {}
-    kinds: list[type] = _FUNCTION.__subclasses__()
+    """Put a function around what ``ctypes`` calls functions by, in the class of all and in those that have their own;
+    what they had before.
+    """
+    kinds: list[type] = [_FUNCTION]
     for kind in kinds:
         kinds += type.__subclasses__(kind)
-        had[kind] = vars(kind).get("__call__")
+    had = {kind: vars(kind)["__call__"] for kind in kinds if "__call__" in vars(kind)}
     for kind, own in had.items():
-        if own is not None or _FUNCTION in kind.__bases__:
-            type.__setattr__(kind, "__call__", around(own or call_in_c))
+        set_call(kind, around(own))
     return had
 
 
 def _put_back(had: dict[type, Any]) -> None:
     for kind, own in had.items():
-        if own is not None:
-            type.__setattr__(kind, "__call__", own)
-        elif "__call__" in vars(kind):
-            type.__delattr__(kind, "__call__")
+        set_call(kind, own)
 
 
 class _Symbol(ctypes.Structure):

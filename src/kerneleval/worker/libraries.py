@@ -31,7 +31,7 @@ import numpy.fft
 from kerneleval.languages.binaries.elf import COMPUTES, LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
 from kerneleval.sandbox import processes
-from kerneleval.worker.below import Definition, call_in_c, calls_by_ctypes, definition_of, flags_of
+from kerneleval.worker.below import Definition, call_in_c, calls_by_ctypes, definition_of, set_call
 
 __all__ = ["Libraries"]
 
@@ -432,9 +432,6 @@ _COUNTS: dict[str, int] = {}
 
 _size_of, _dtype_of, _as_array = np.ndarray.size.__get__, np.ndarray.dtype.__get__, np.asarray
 _call_of_ufunc: Callable[..., Any] = vars(np.ufunc)["__call__"]
-_CLOSED, _BY_VECTOR = 1 << 8, 1 << 11
-"""Flags of a class: that its attributes cannot be set, and that its objects are called past ``__call__``."""
-
 _WITH_NAMES, _BY_ARRAY = 0x0002, 0x0080
 """``METH_KEYWORDS`` and ``METH_FASTCALL`` of CPython's ``methodobject.h``: arguments come by names too, and in an array
 with their number.
@@ -462,7 +459,7 @@ def _plain_arrays_are_heard() -> Iterator[None]:
     class, and functions in C by their definitions: whatever object, name or class of arrays leads there.
     """
     _work[0] = 0
-    flags, definitions = flags_of(np.ufunc), [definition_of(one) for one in _IN_C]
+    definitions = [definition_of(one) for one in _IN_C]
     had = [one.function for one in definitions]
     heard = [_heard(one) for one in definitions]
 
@@ -470,18 +467,13 @@ def _plain_arrays_are_heard() -> Iterator[None]:
         _hear(ufunc.__name__, (ufunc, *given), sys._getframe(1))
         return _call_of_ufunc(ufunc, *given, **named)
 
-    def put(function: Any, after: int) -> None:
-        flags.value &= ~(_CLOSED | _BY_VECTOR)
-        np.ufunc.__call__ = function  # type: ignore[method-assign]
-        flags.value |= after  # other flags may have changed
-
-    put(call, _CLOSED)
+    set_call(np.ufunc, call)
     for one, function in zip(definitions, heard, strict=True):
         one.function = ctypes.cast(function, ctypes.c_void_p).value
     try:
         yield
     finally:
-        put(_call_of_ufunc, _CLOSED | _BY_VECTOR)
+        set_call(np.ufunc, _call_of_ufunc, by_vector=True)
         for one, address in zip(definitions, had, strict=True):
             one.function = address
 
@@ -495,7 +487,7 @@ def _heard(definition: Definition) -> Any:
         values = [_object_at(owner)]
         named = _object_at(names if by_array else count) if with_names else None
         if by_array:
-            values += ctypes.cast(given or 0, ctypes.POINTER(ctypes.py_object))[: (count or 0) + len(named or ())]
+            values += (ctypes.py_object * ((count or 0) + len(named or ()))).from_address(given or 0)
         else:
             values += (*_object_at(given), *(named or {}).values())
         _hear(name, values, sys._getframe(1))
@@ -508,7 +500,7 @@ def _heard(definition: Definition) -> Any:
 
 
 def _object_at(place: int | None) -> Any:
-    return None if place is None else ctypes.cast(place, ctypes.py_object).value
+    return None if place is None else ctypes.py_object.from_buffer(ctypes.c_void_p(place)).value
 
 
 def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:

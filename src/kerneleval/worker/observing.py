@@ -24,7 +24,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from kerneleval.languages import Loaded
-from kerneleval.worker.below import Extensions, everywhere, flags_of, registered
+from kerneleval.worker.below import Extensions, close, everywhere, registered
 from kerneleval.worker.contents import Contents
 from kerneleval.worker.libraries import Libraries
 
@@ -84,7 +84,7 @@ class Observing:
         """
         for one in self._owners:
             if isinstance(one, type):
-                _close(one)
+                close(one)
         gc.freeze()
         gc.freeze = lambda: None  # what the candidate makes stays on the list
 
@@ -161,17 +161,6 @@ class Observing:
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
-
-
-_IMMUTABLE = 1 << 8
-"""Flag of a class that its attributes stay what they are."""
-
-
-def _close(kind: type) -> None:
-    """Have no attribute of a class, or of those that it inherits from, set or deleted any more, by whatever way."""
-    for one in kind.__mro__:
-        if not one.__flags__ & _IMMUTABLE:  # else it may lie in memory that cannot be written
-            flags_of(one).value |= _IMMUTABLE
 
 
 class _Pieces:
