@@ -330,6 +330,9 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "def asked():\n"  # PyTorch starts what it takes for a compiler
         "    import torch.utils.cpp_extension as extension\n"
         "    extension.check_compiler_is_gcc(os.environ['COMPILER'])\n"
+        "def shell(): import torch.utils.collect_env as asking; asking.run('true')\n"
+        "def python(): import torch.utils.collect_env as asking; asking.run([sys.executable, '-c', ''])\n"
+        "def other(): import torch.utils.collect_env as asking; asking.run(['true'])\n"
         "def compiler(): os.environ['COMPILER'] = 'gcc'; asked()\n"
         "def linked():\n"
         "    os.environ['COMPILER'] = os.path.join(os.path.dirname(__file__), 'gcc')\n"
@@ -356,6 +359,9 @@ def test_processes_that_the_candidate_starts_are_known(tmp_path: Path) -> None:
         "tracker": [],
         "spawn": ["process.fork_exec"],
         "thread": ["process.fork_exec", "process.subprocess.Popen"],
+        "shell": ["process.fork_exec", "process.subprocess.Popen"],
+        "python": ["process.fork_exec", "process.subprocess.Popen"],
+        "other": [],
         "compiler": [],
         "linked": ["process.fork_exec", "process.subprocess.Popen"],
         "path": ["process.fork_exec", "process.subprocess.Popen"],

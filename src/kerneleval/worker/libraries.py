@@ -124,6 +124,11 @@ _FOR_OTHERS = re.compile(
 
 _FOR_ITSELF = re.compile(r"ctypes\.util|distutils\b.*|multiprocessing\.resource_tracker|platform|sysconfig|uuid")
 
+_RUNS_OTHERS = re.compile(
+    r"(?:ba|da|k|z|c|tc|fi)?sh|busybox|env|(?:python|pypy|perl|ruby|lua|node|tclsh)[\d.]*|[gm]?awk|make"
+)
+"""Programs that run what they are told to, where a library other than the standard one starts them."""
+
 _OF_EXCEPTIONS = frozenset(("_dl_find_object", "dl_iterate_phdr"))
 """What libraries that hold the run-time of C++ themselves call for exceptions."""
 
@@ -290,13 +295,14 @@ def _is_of_library(frame: FrameType | None) -> bool:
 def _is_for_candidate(frame: FrameType | None, program: str | None = None) -> bool:
     """Whether the candidate starts the process that starts, and no library: compilers start programs. Who is passed by
     here does what it was told to; a thread that was told to call a library's function is the candidate's. So is a
-    fork, and a ``program`` that the candidate may have made, whichever library starts it.
+    fork, and a ``program`` that the candidate may have made, or that runs others, whichever library starts it.
     """
     while frame is not None and _is_of_library(frame):
         name = str(frame.f_globals.get("__name__"))
         of_library = name.partition(".")[0] not in sys.stdlib_module_names and not _FOR_OTHERS.fullmatch(name)
         if of_library or _FOR_ITSELF.fullmatch(name):
-            return program is not None and (not program or _is_own(program))
+            runs = program and of_library and _RUNS_OTHERS.fullmatch(os.path.basename(program))
+            return program is not None and (not program or _is_own(program) or bool(runs))
         frame = frame.f_back
     return True
 
