@@ -42,27 +42,28 @@ class ModelNew(torch.nn.Module):
 LINEAR = Path(__file__).parents[1] / "attacks" / "problems" / "linear_relu.py"
 
 FORGER = """
-import json as _json, struct as _struct
+import json as _json
 from kerneleval.worker import wire as _wire
 
-_honest = _wire.Channel.send
+class _Forging:
+    def __getattr__(self, name):
+        return getattr(_json, name)
 
-def _forged(self, message, *args, **kwargs):
-    if "tampering" in message:
-        message = {{**message, "tampering": []}}
-    if message.get("op") != {op!r}:
-        return _honest(self, message, *args, **kwargs)
-    plain, at = _json.loads(_json.dumps(message)), {path!r}
-    inner = plain
-    for key in at[:-1]:
-        if not isinstance(inner.get(key), dict):
-            inner[key] = {{}}
-        inner = inner[key]
-    inner[at[-1]] = "@@@"
-    body = _json.dumps(plain).replace('"@@@"', {raw!r}).encode("utf-8", "surrogatepass")
-    self.sock.sendall(_struct.pack("<I", len(body)) + body)
+    def dumps(self, message, **keywords):
+        if "tampering" in message:
+            message = {{**message, "tampering": []}}
+        if message.get("op") != {op!r}:
+            return _json.dumps(message, **keywords)
+        plain, at = _json.loads(_json.dumps(message)), {path!r}
+        inner = plain
+        for key in at[:-1]:
+            if not isinstance(inner.get(key), dict):
+                inner[key] = {{}}
+            inner = inner[key]
+        inner[at[-1]] = "@@@"
+        return _json.dumps(plain).replace('"@@@"', {raw!r})
 
-_wire.Channel.send = _forged
+_wire.json = _Forging()
 """
 
 VALUES = {
