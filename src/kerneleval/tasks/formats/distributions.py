@@ -18,10 +18,11 @@ from kerneleval.tasks.formats.agreement import SEEN, Selections, agrees, agrees_
 from kerneleval.tasks.formats.changes import Vary, moved_biases
 from kerneleval.tasks.formats.edges import Edges
 from kerneleval.tasks.formats.memory import Slow, gates, makes_decays, saturated, slow
-from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, SIGNED, ModuleProblem, hides
 from kerneleval.tasks.formats.origins import dense, memory
 from kerneleval.tasks.formats.outcomes import MOST, Way
 from kerneleval.tasks.formats.redrawn import Family, different, families, is_mask, marks_are_told, repeated, says_sizes
+from kerneleval.tasks.formats.scores import PRODUCTS, SAME_NUMBERS, Scores
 from kerneleval.tasks.formats.soundness import DEPENDS, depends
 from kerneleval.tasks.formats.survey import Survey
 from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, Surveys
@@ -82,6 +83,7 @@ _ATTRIBUTES = (
     "shifted",
     "behind_layers",
     "saturated",
+    "louder",
     "alike",
     "counters",
     "marked",
@@ -123,13 +125,14 @@ class Safe:
     shifted: Mapping[str | int, str | int] = field(default_factory=dict)
     behind_layers: frozenset[int] = frozenset()
     saturated: Mapping[int, int | None] = field(default_factory=dict)
+    louder: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     alike: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     counters: frozenset[int] = frozenset()
     marked: frozenset[int] = frozenset()
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All nineteen for :class:`ModuleProblem` as well."""
+    """All twenty for :class:`ModuleProblem` as well."""
     decays: bool = False
     """Whether there are gates, or a recurrence makes decays of its own input."""
     tame: tuple[str, ...] = ()
@@ -163,11 +166,10 @@ def safe_distributions(surveys: Surveys) -> Safe:
             return Safe(fell_out=tuple(offered), vary="inwards", vary_weights="inwards")
         return Safe(distributions=tuple(name for name in offered if name not in _TRIED))
     problem = ModuleProblem(surveys.file, dims, "cpu")
-    problem.marked = frozenset(problem.traits.marks)
+    problem.marked, problem.ordered = frozenset(problem.traits.marks), problem.traits.ordered
     problem.kept, problem.twice, problem.related = problem.redrawable, problem.find_twice(), problem.find_related()
     if problem.related and not any(is_float(a) and i not in problem.related for i, a in enumerate(problem.inputs(1))):
         offered = [name for name in offered if name in _OF_DRAWS]
-    problem.ordered = problem.traits.ordered
     limit_changes(problem)
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     _find_repeated(problem)
@@ -193,6 +195,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
+    problem.louder = {} if decays or problem.gates else _louder(problem, made)
     found = [name for name in offered if _defined(problem, name)]
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
@@ -600,11 +603,6 @@ _SHIFT = 10.0
 _MOST_BIASES = 16
 """So many biases of a problem file are tried, by name: each takes a run of the reference in fp64."""
 
-_PRODUCTS = frozenset(("mm", "bmm", "mv", "addmm", "addmv", "baddbmm", "convolution"))
-"""What matrix products and convolutions are to PyTorch, however they are written."""
-
-_SAME_NUMBERS = frozenset(("clone", "_to_copy", "copy_", "_unsafe_view"))
-
 
 class _Layers(TorchDispatchMode):
     """While it is entered around a run of a problem, notes which parameters or arguments are biases beside the product
@@ -632,13 +630,13 @@ class _Layers(TorchDispatchMode):
         name, given, made = func.overloadpacket.__name__, dense(args, kwargs), dense(out)
         named = [(self._names[memory(one)], one) for one in given if memory(one) in self._names]
         self._kept += made
-        if name in _SAME_NUMBERS:
+        if name in SAME_NUMBERS:
             self._names |= {memory(one): named[-1][0] for one in made if named}
             return out
         wide = [one for one, tensor in named if _is_wide(tensor)]
         if name in _PICKS:
             self.biases.update((one, one) for one in wide if isinstance(one, str))
-        layer = name in _PRODUCTS and bool(wide)
+        layer = name in PRODUCTS and bool(wide)
         matrices = wide if layer else [one for tensor in given for one in self._made.get(memory(tensor), ())]
         if layer or name.rstrip("_") in ("add", "sub"):
             for bias in (one for one, tensor in named if not _is_wide(tensor)):
@@ -690,6 +688,27 @@ def _shift(problem: ModuleProblem) -> None:
     if problem.shifted:
         behind = {one for one, takers in layers.takers.items() if takers == {True}} | problem.shifted.keys()
         problem.behind_layers = frozenset(one for one in behind if isinstance(one, int))
+
+
+_HIDES_SMALL = 50.0
+"""A file that has a number below minus this may hide scores with it that are small, as Swin does with -100."""
+
+
+def _louder(problem: ModuleProblem, made: Survey) -> Mapping[str, tuple[float, float]]:
+    """What ``problem.louder`` is; empty: no scores are small, or the file does not take larger ones."""
+    weights = problem.weights(0)
+    scores = Scores({name: weights[name] for name in problem.parameters})
+    with contextlib.suppress(UsageError):  # the file takes no large inputs
+        args = problem.inputs(1, "large_scale")
+        with scores:
+            problem.reference(args, weights)
+    wide = {name: change for name, change in scores.changes().items() if weights[name].itemsize > 2}
+    problem.louder = {str(one): change for name, change in wide.items() for one in problem.tied(name)}
+    if not problem.louder or problem.inside is not None or hides(problem.file.text, _HIDES_SMALL):
+        return {}  # half types have too few digits
+    taken = agrees(problem, problem.weights(0, "large_scale"), "large_scale")
+    selects = "topk" in made.operators and taken and selects_among_equals(problem)
+    return problem.louder if taken and not selects else {}
 
 
 def _is_near_far_from_zero(problem: ModuleProblem) -> bool:

@@ -186,6 +186,9 @@ class ModuleProblem:
     them."""
     saturated: Mapping[int, int | None] = {}
     """Those of :attr:`gates` that are saturated at numbers whose exponential overflows (``memory.saturated``)."""
+    louder: Mapping[str, tuple[float, float]] = {}
+    """Factors and shifts, by name, of parameters that make small scores of large inputs, beside those inputs
+    (``scores.py``)."""
     spared: Mapping[str, frozenset[int]] = {}
     """By a distribution, the positions of arguments that it leaves alone, as the file takes no others there."""
     edges = Edges()
@@ -458,7 +461,7 @@ class ModuleProblem:
 
     def _factor(self, distribution: str, dtype: torch.dtype) -> float:
         factor = _SCALES[distribution]
-        if distribution == "large_scale" and _hides(self.file.text):
+        if distribution == "large_scale" and hides(self.file.text):
             factor = _BELOW_HIDING
         if distribution == "tiny_scale" and dtype == torch.float16:
             factor = -_TINY_HALF
@@ -554,11 +557,13 @@ class ModuleProblem:
         return [name] if isinstance(name, int) else [one for one in state if _place(state[one]) == _place(state[name])]
 
     def _finished(self, weights: dict[str, torch.Tensor], distribution: str) -> dict[str, torch.Tensor]:
-        """The weights, in their own dict, with long memory and rows of padding."""
+        """The weights, in their own dict, with long memory, large scores and rows of padding."""
         if distribution == "long_memory" and self.slow is not None and isinstance(self.slow.what, str):
             weights[self.slow.what] = self.slow.applied(weights[self.slow.what])
         if distribution == "far_mean":
             weights = moved_biases(weights, self.shifted, FAR_MEANS[-1])
+        if distribution == "large_scale":
+            weights |= {name: weights[name] * factor + shift for name, (factor, shift) in self.louder.items()}
         for name, rows in self.padding.items():
             weights[name][rows] = 0
         return weights
@@ -776,10 +781,10 @@ class ModuleProblem:
         return NotJudgedError(f"{self.file.path} cannot be judged: {why}", reason=reason)
 
 
-def _hides(text: str) -> bool:
-    """Whether a file has a negative number that hides scores, or names the end of float16."""
+def hides(text: str, least: float = _HIDING[0]) -> bool:
+    """Whether a file has a negative number from ``-least`` on that hides scores, or names the end of float16."""
     numbers = (float(found.replace("_", "")) for found in _NEGATIVE.findall(text))
-    return any(_HIDING[0] <= number <= _HIDING[1] for number in numbers) or bool(_HALF_END.search(text))
+    return any(least <= number <= _HIDING[1] for number in numbers) or bool(_HALF_END.search(text))
 
 
 def _copied(model: torch.nn.Module) -> torch.nn.Module:

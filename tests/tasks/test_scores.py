@@ -1,0 +1,89 @@
+"""Scores of a softmax are large beside large inputs, also where a ``tanh`` or a norm keeps them small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kerneleval.tasks.formats.kernelbench import read
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+
+from .test_frozen_arguments import write
+
+POOLS = {
+    "softmax": (
+        "self.h, self.s = nn.Linear(6, 9), nn.Linear(9, 1)",
+        "s = self.s(torch.tanh(self.h(x))).squeeze(-1)\nreturn torch.softmax(s, 1) @ x",
+    ),
+    "mask": (
+        "self.h, self.s = nn.LayerNorm(6), nn.Parameter(torch.randn(6) / 9)",
+        "s = (self.h(x) @ self.s).masked_fill(torch.arange(7) > 4, -math.inf)\nreturn torch.softmax(s, 1)[:, None] @ x",
+    ),
+    "segments": (
+        "self.h, self.s = nn.Linear(6, 9), nn.Conv1d(9, 1, 1)",
+        "s = self.s(torch.tanh(self.h(x)).mT)[:, 0]\ne = (s - s.amax(1, keepdim=True)).exp()\n"
+        "return e / e.sum(1, keepdim=True)",
+    ),
+    "logsumexp": (
+        "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
+        "s = self.s(self.h(x)) / 2\nreturn s - torch.logsumexp(s, -1, True)",
+    ),
+}
+POOLS["queries and keys"] = (
+    "self.h, self.sq, self.sk = nn.LayerNorm(6), nn.Linear(6, 8, bias=False), nn.Linear(6, 8, bias=False)",
+    "h = self.h(x)\nreturn torch.softmax(self.sq(h) @ self.sk(h).mT, -1) @ x",
+)
+POOLS["fused"] = (
+    "self.h, self.s = nn.LayerNorm(6), nn.Parameter(torch.randn(6, 12) / 9)",
+    "q, k = (self.h(x) @ self.s).chunk(2, -1)\nreturn F.scaled_dot_product_attention(q, k, x)",
+)
+NONE = {
+    "a mask of -100": (
+        "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
+        "return torch.softmax(self.s(self.h(x)).masked_fill(x[..., :5] < 0, -100.0), -1)",
+    ),
+    "an earlier softmax": (
+        "self.h, self.s, self.t = nn.LayerNorm(6), nn.Linear(6, 5), nn.Linear(5, 5)",
+        "s = torch.softmax(self.s(self.h(x)), -1)\nreturn torch.softmax(self.t(x[..., 1:]), -1) * s",
+    ),
+    "large as they are": ("self.s = nn.Linear(6, 5)", "return torch.softmax(self.s(x), -1)"),
+    "no scores": ("self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)", "return torch.relu(self.s(self.h(x)))"),
+    "decays": (
+        "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
+        "c = -torch.sigmoid(self.s(self.h(x))).cumsum(1)\nreturn (c[:, 1:] - c[:, :-1]).exp()",
+    ),
+    "half types inside": (
+        "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
+        "return torch.softmax(self.s(self.h(x)).bfloat16().float(), -1)",
+    ),
+}
+
+
+def problem_of(folder: Path, init: str, forward: str) -> ModuleProblem:
+    path = write(folder, "import math\n" + forward, "return [torch.randn(3, 7, 6)]", init)
+    task = read(path, sweep=False)
+    assert "large_scale" in task.distributions and task.build is not None
+    made = task.build({}, "cpu")
+    assert isinstance(made, ModuleProblem)
+    return made
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_parameters_that_make_small_scores_are_larger_beside_large_inputs(name: str, tmp_path: Path) -> None:
+    """A softmax without its maximum passed behind a norm, and -100 for minus infinity."""
+    problem = problem_of(tmp_path, *POOLS[name])
+    plain = problem.weights(1)
+    weights = problem.weights(1, "large_scale")
+    changed = {key for key in plain if not torch.equal(plain[key], weights[key])}
+    assert changed == {key for key in plain if key.startswith("s")}
+    assert all(float(weights[key].abs().max() / plain[key].abs().max()) > 4 for key in changed)
+    assert all(bool((weights[key] < -400).all()) for key in changed & {"s.bias"})
+    assert all(bool(out.isfinite().all()) for out in problem.reference(problem.inputs(1, "large_scale"), weights))
+    assert all(torch.equal(plain[key], value) for key, value in problem.weights(1, "small_scale").items())
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_other_parameters_stay(name: str, tmp_path: Path) -> None:
+    assert problem_of(tmp_path, *NONE[name]).louder == {}
