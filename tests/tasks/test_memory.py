@@ -151,6 +151,8 @@ def test_gates_with_their_steps_in_another_dim_are_found(tmp_path):
     [
         ("torch.sigmoid(x[:, t] * self.p) * h + x[:, t]", True),
         ("torch.exp(-torch.exp(x[:, t] - 2)) * h + x[:, t]", True),
+        ("torch.exp(-torch.exp((n := torch.layer_norm(x[:, t], x.shape[2:])) - 2)) * h + n", True),
+        ("torch.exp(-1.5 * torch.exp(x[:, t] * 0.1)) * h + x[:, t]", True),
         ("torch.sigmoid(self.p) * h + x[:, t]", False),
         ("h + torch.sigmoid(x[:, t])", False),
         ("torch.tanh(torch.sigmoid(x[:, t]) * h + x[:, t])", False),

@@ -87,3 +87,19 @@ def test_parameters_that_make_small_scores_are_larger_beside_large_inputs(name: 
 @pytest.mark.parametrize("name", NONE)
 def test_other_parameters_stay(name: str, tmp_path: Path) -> None:
     assert problem_of(tmp_path, *NONE[name]).louder == {}
+
+
+def test_steps_of_a_layer_are_so_large_that_their_exponential_overflows(tmp_path: Path) -> None:
+    """A softplus as log(1 + exp(x)) passed where a layer makes decays of its steps, for no input is large there."""
+    forward = (
+        "y = self.h(x)\ndt = F.softplus(self.g(y) + self.s)\nh, out = 0, []\n"
+        "for t in range(x.shape[1]):\n    h = (-dt[:, t]).exp() * h + dt[:, t] * y[:, t]\n    out.append(h)\n"
+        "return torch.stack(out, 1)"
+    )
+    init = "self.h, self.g, self.s = nn.LayerNorm(6), nn.Linear(6, 6), nn.Parameter(torch.zeros(6))"
+    task = read(write(tmp_path, forward, "return [torch.randn(2, 24, 6)]", init))
+    assert "large_scale" in task.distributions and task.build is not None and task.tolerance.rms > 1
+    problem = task.build({}, "cpu")
+    assert problem.louder == {"s": (1.0, 100.0)}
+    assert torch.equal(problem.inputs(1)[0], problem.inputs(1, "large_scale")[0])
+    assert [finding for finding in task.findings if "makes decays of it" in finding.message]

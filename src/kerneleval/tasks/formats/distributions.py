@@ -191,11 +191,11 @@ def safe_distributions(surveys: Surveys) -> Safe:
         if problem.saturated and not agrees(problem, problem.weights(0), "large_scale"):
             problem.saturated = {}
         decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
-        offered = [name for name in offered if name != "large_scale" or not decays]
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
-    problem.louder = {} if decays or problem.gates else _louder(problem, made)
+    problem.louder = {} if problem.gates else _louder(problem, made, decays)
+    offered = [name for name in offered if name != "large_scale" or not decays or problem.louder]
     found = [name for name in offered if _defined(problem, name)]
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
@@ -694,21 +694,31 @@ _HIDES_SMALL = 50.0
 """A file that has a number below minus this may hide scores with it that are small, as Swin does with -100."""
 
 
-def _louder(problem: ModuleProblem, made: Survey) -> Mapping[str, tuple[float, float]]:
-    """What ``problem.louder`` is; empty: no scores are small, or the file does not take larger ones."""
-    weights = problem.weights(0)
+def _louder(problem: ModuleProblem, made: Survey, decays: bool) -> Mapping[str, tuple[float, float]]:
+    """What ``problem.louder`` is; empty: no scores are small, or the file does not take larger ones. Where a layer
+    makes decays, inputs stay under ``large_scale``, and its steps are large in place of scores.
+    """
+    before, weights = problem.spared, problem.weights(0)
+    if decays:
+        problem.spared = {**before, "large_scale": frozenset(range(len(problem.inputs(1))))}
     scores = Scores({name: weights[name] for name in problem.parameters})
     with contextlib.suppress(UsageError):  # the file takes no large inputs
         args = problem.inputs(1, "large_scale")
         with scores:
             problem.reference(args, weights)
-    wide = {name: change for name, change in scores.changes().items() if weights[name].itemsize > 2}
+    wide = {
+        name: change
+        for name, change in (scores.steps() if decays else scores.changes()).items()
+        if weights[name].itemsize > 2
+    }
     problem.louder = {str(one): change for name, change in wide.items() for one in problem.tied(name)}
-    if not problem.louder or problem.inside is not None or hides(problem.file.text, _HIDES_SMALL):
-        return {}  # half types have too few digits
-    taken = agrees(problem, problem.weights(0, "large_scale"), "large_scale")
-    selects = "topk" in made.operators and taken and selects_among_equals(problem)
-    return problem.louder if taken and not selects else {}
+    taken = bool(problem.louder) and problem.inside is None  # half types have too few digits
+    taken = taken and not hides(problem.file.text, _HIDES_SMALL)
+    taken = taken and agrees(problem, problem.weights(0, "large_scale"), "large_scale")
+    if taken and not ("topk" in made.operators and selects_among_equals(problem)):
+        return problem.louder
+    problem.spared = before
+    return {}
 
 
 def _is_near_far_from_zero(problem: ModuleProblem) -> bool:

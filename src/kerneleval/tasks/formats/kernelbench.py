@@ -146,7 +146,7 @@ def _findings(
         found.append(Finding(check="reference", level="info", message=text))
     for distribution, kept in safe.spared.items():
         names = ", ".join(surveys.at({}).arguments[index].name for index in sorted(kept))
-        text = f"{distribution} inputs leave {names} as the file draws it: it takes no other there"
+        text = f"{distribution} inputs leave {names} as the file draws it: it takes no other, or makes decays of it"
         found.append(Finding(check="reference", level="info", message=text))
     if safe.tame:
         why = "the file raises there, is not near fp64, or chooses among equal numbers"

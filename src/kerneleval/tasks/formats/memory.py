@@ -163,6 +163,9 @@ _NO_DECAYS = frozenset(("tanh", "_softmax", "_log_softmax", "amax", "max", "maxi
 _MANY = 12
 """Steps later than a short convolution reaches."""
 
+_FAINT = 1e-10
+"""Part of the largest one that is left of the first step there: little, where decays are far below 1."""
+
 _LESS = 0.75
 """What is left of the first step at the last one, at most: a running sum forgets nothing."""
 
@@ -180,7 +183,7 @@ def makes_decays(run: Run, args: Sequence[Any], weights: Mapping[str, torch.Tens
         if first is None or last is None or bool(last[:-1].any()) or not first[-1] < _LESS * first[1]:
             continue
         twice = [2 * a if i == index else a for i, a in enumerate(args)]
-        if bool((first[:_MANY] > _SHOWS * first.max()).all()) and not _is_close(run(twice, weights)[0], 2 * plain[0]):
+        if bool((first[:_MANY] > _FAINT * first.max()).all()) and not _is_close(run(twice, weights)[0], 2 * plain[0]):
             return True
     return False
 
@@ -271,7 +274,8 @@ def _trace(
     """
     changed = list(args)
     changed[index] = args[index].clone()
-    changed[index].select(dim, step).add_(1)
+    moved = changed[index].select(dim, step)
+    moved += torch.linspace(0.5, 1.5, moved.numel()).view(moved.shape)  # a norm takes off what is the same everywhere
     try:
         one, other = run(args, weights)[0], run(changed, weights)[0]
     except UsageError:

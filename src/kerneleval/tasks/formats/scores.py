@@ -15,6 +15,9 @@ from kerneleval.tasks.formats.origins import dense, memory
 _LARGE, _ENOUGH = 512.0, 100.0
 """How large scores become, and from where on an exponential of them overflows as they are."""
 
+_STEP = 100.0
+"""By how much the biases of steps are moved."""
+
 _CALLS = 2
 """So many softmaxes may have scores of the same parameters: in a loop each takes the errors of the last one further."""
 
@@ -42,13 +45,16 @@ class Scores(TorchDispatchMode):
     def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
         TorchDispatchMode.__init__(self)
         self._names = {memory(weight): name for name, weight in weights.items() if dense(weight)}
+        self._counts = {name: weight.numel() for name, weight in weights.items()}
         self._made: dict[int, set[str]] = {}
         self._differences: set[int] = set()
         self._kept: list[torch.Tensor] = []  # so that no memory is used again
-        self._biases: dict[str, set[str]] = {}
+        self._beside: dict[int, set[str]] = {}
         self._sizes: dict[frozenset[str], float] = {}
         self._roots: dict[frozenset[str], int] = {}
         self._calls: list[frozenset[str]] = []
+        self._last: set[str] = set()
+        self._steps: set[str] = set()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -63,20 +69,27 @@ class Scores(TorchDispatchMode):
         self._kept += made
         named = {self._names[memory(one)] for one in given if memory(one) in self._names}
         behind = set[str]().union(*(self._made.get(memory(one), ()) for one in given))
+        beside = set[str]().union(*(self._beside.get(memory(one), ()) for one in given))
         if name in SAME_NUMBERS:
             self._names |= {memory(made[0]): one for one in named}
         if "scaled_dot_product" in name:
             scores = given[0] @ given[1].mT / given[0].shape[-1] ** 0.5
             self._calls.append(self._multiplied(scores, given[:2], set()))
+            self._last = set()
         elif "softmax" in name or name == "logsumexp" or (name == "exp" and memory(given[0]) in self._differences):
             self._calls.append(frozenset(behind))
+            self._last = beside
+        elif name == "softplus":
+            self._steps |= {one for one in beside if self._counts[one] in given[0].shape}
         elif name in PRODUCTS:
             added = {self._names.get(memory(one)) for one in dense(args[_BIAS.get(name, 9) :][:1])}
             matrices = named - added
             found = self._multiplied(made[0], given, matrices)
-            self._note(made[0], set(found), named & added if matrices else set())
+            self._made[memory(made[0])] = set(found)
+            self._beside[memory(made[0])] = named & added
         elif name in _KEEPING:
-            self._note(made[0], behind, named if name == "add" else set())
+            self._made[memory(made[0])] = behind
+            self._beside[memory(made[0])] = named if named and name == "add" else beside
             self._differences |= {memory(made[0])} if name == "sub" else set()
         return out
 
@@ -88,11 +101,6 @@ class Scores(TorchDispatchMode):
         self._roots[key] = len(factors)
         return key
 
-    def _note(self, made: torch.Tensor, behind: set[str], biases: set[str]) -> None:
-        self._made[memory(made)] = behind
-        for one in behind:
-            self._biases[one] = self._biases.get(one, set()) | biases
-
     def changes(self) -> dict[str, tuple[float, float]]:
         """By the name of a parameter, the factor and the shift that make its scores large and take them below 0, if
         they are not large.
@@ -101,5 +109,10 @@ class Scores(TorchDispatchMode):
         size, roots = self._sizes.get(last, 0.0), self._roots.get(last, 0)
         if not 0 < size < _ENOUGH or self._calls.count(last) > _CALLS:
             return {}
-        biases = set[str]().union(*(self._biases[one] for one in last)) if roots == 1 else set()
-        return dict.fromkeys(biases - last, (1.0, -_LARGE)) | dict.fromkeys(last, ((_LARGE / size) ** (1 / roots), 0.0))
+        return dict.fromkeys(self._last - last, (1.0, -_LARGE)) | dict.fromkeys(
+            last, ((_LARGE / size) ** (1 / roots), 0.0)
+        )
+
+    def steps(self) -> dict[str, tuple[float, float]]:
+        """By the name of a bias that a softplus takes, what makes its steps so large that exponentials overflow."""
+        return dict.fromkeys(self._steps, (1.0, _STEP))
