@@ -102,4 +102,7 @@ def test_steps_of_a_layer_are_so_large_that_their_exponential_overflows(tmp_path
     problem = task.build({}, "cpu")
     assert problem.louder == {"s": (1.0, 100.0)}
     assert torch.equal(problem.inputs(1)[0], problem.inputs(1, "large_scale")[0])
+    trained, usual = problem.weights(1, "trained"), problem.weights(1)
+    assert float(trained["g.weight"].std() / usual["g.weight"].std()) < 1.4 and bool((trained["h.weight"] < 0).any())
+    assert bool(((trained["h.weight"].abs() >= 0.5) & (trained["h.weight"].abs() <= 2)).all())
     assert [finding for finding in task.findings if "makes decays of it" in finding.message]

@@ -118,19 +118,21 @@ def mirrored_inwards(given: torch.Tensor, changed: torch.Tensor) -> torch.Tensor
     return torch.where(inside > high, high + (high - inside), inside).clamp(low, high)
 
 
-def as_trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def as_trained(
+    made: torch.Tensor, changed: torch.Tensor, generator: torch.Generator, *, mild: bool = False
+) -> torch.Tensor:
     """A parameter as training might leave it: see :meth:`ModuleProblem.weights`."""
     if made.is_complex():
-        return _as_complex(as_trained(_as_real(made), _as_real(changed), generator))
+        return _as_complex(as_trained(_as_real(made), _as_real(changed), generator, mild=mild))
     if not made.is_floating_point() or not made.numel():
         return changed
     if not torch.any(made != 0):
         return changed * 10
     mean, std = made.mean(), made.std(correction=0)
     if bool(std > 1e-3 * mean.abs()):
-        return changed * 2
+        return changed if mild else changed * 2
     size = torch.where(mean.abs() < _FAINT, torch.ones_like(mean), mean)
-    return size * _signs(made, generator) * _powers(made.shape, 3.0, made, generator)
+    return size * _signs(made, generator) * _powers(made.shape, 1.0 if mild else 3.0, made, generator)
 
 
 def _as_real(tensor: torch.Tensor) -> torch.Tensor:

@@ -84,6 +84,7 @@ _ATTRIBUTES = (
     "behind_layers",
     "saturated",
     "louder",
+    "decays",
     "alike",
     "counters",
     "marked",
@@ -132,9 +133,8 @@ class Safe:
     ordered: frozenset[int] = frozenset()
     edges: Edges = field(default_factory=Edges)
     twice: Mapping[int | str, Doubling] = field(default_factory=dict)
-    """All twenty for :class:`ModuleProblem` as well."""
     decays: bool = False
-    """Whether there are gates, or a recurrence makes decays of its own input."""
+    """All twenty-one for :class:`ModuleProblem` as well."""
     tame: tuple[str, ...] = ()
     """Integers and masks, by name, that come as the file draws them alone."""
     untried: str = ""
@@ -183,19 +183,18 @@ def safe_distributions(surveys: Surveys) -> Safe:
     if not problem.outcomes.get("skewed"):
         offered.remove("skewed")
     offered = _with_edges(problem, _with_far_mean(problem, made, offered))
-    decays = False
     if _is_quick(made):
         drawn = problem.inputs(1), problem.weights(0)
         problem.gates = gates(problem.oracle, *drawn)
         problem.saturated = saturated(problem.oracle, *drawn, problem.gates)
         if problem.saturated and not agrees(problem, problem.weights(0), "large_scale"):
             problem.saturated = {}
-        decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
+        problem.decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
-    problem.louder = {} if problem.gates else _louder(problem, made, decays)
-    offered = [name for name in offered if name != "large_scale" or not decays or problem.louder]
+    problem.louder = {} if problem.gates else _louder(problem, made)
+    offered = [name for name in offered if name != "large_scale" or not problem.decays or problem.louder]
     found = [name for name in offered if _defined(problem, name)]
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
@@ -207,7 +206,6 @@ def safe_distributions(surveys: Surveys) -> Safe:
         distributions=tuple(found),
         fell_out=tuple(name for name in offered if name not in found),
         **{name: getattr(problem, name) for name in (*_OPTIONS, *_ATTRIBUTES)},
-        decays=decays or bool(problem.gates),
         same=tuple(made.arguments[index].name for index in same),
         tame=tuple(made.arguments[index].name for index in tame),
     )
@@ -694,12 +692,12 @@ _HIDES_SMALL = 50.0
 """A file that has a number below minus this may hide scores with it that are small, as Swin does with -100."""
 
 
-def _louder(problem: ModuleProblem, made: Survey, decays: bool) -> Mapping[str, tuple[float, float]]:
+def _louder(problem: ModuleProblem, made: Survey) -> Mapping[str, tuple[float, float]]:
     """What ``problem.louder`` is; empty: no scores are small, or the file does not take larger ones. Where a layer
     makes decays, inputs stay under ``large_scale``, and its steps are large in place of scores.
     """
     before, weights = problem.spared, problem.weights(0)
-    if decays:
+    if problem.decays:
         problem.spared = {**before, "large_scale": frozenset(range(len(problem.inputs(1))))}
     scores = Scores({name: weights[name] for name in problem.parameters})
     with contextlib.suppress(UsageError):  # the file takes no large inputs
@@ -708,7 +706,7 @@ def _louder(problem: ModuleProblem, made: Survey, decays: bool) -> Mapping[str, 
             problem.reference(args, weights)
     wide = {
         name: change
-        for name, change in (scores.steps() if decays else scores.changes()).items()
+        for name, change in (scores.steps() if problem.decays else scores.changes()).items()
         if weights[name].itemsize > 2
     }
     problem.louder = {str(one): change for name, change in wide.items() for one in problem.tied(name)}

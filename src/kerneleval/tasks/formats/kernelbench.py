@@ -85,7 +85,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
             normwise=True,  # it may hold products and convolutions anywhere
             # a survey runs the file: it is asked only where the word stands there
             stable=bool(re.search(r"\bstable\b", file.text)) and surveys.at({}).stable,
-            rms=_DECAYS_RMS if safe.decays else 1.0,
+            rms=_DECAYS_RMS if safe.decays or safe.gates else 1.0,
             outlier_rms=_OUTLIER_RMS,
         ),
         distributions=("standard", *safe.distributions),

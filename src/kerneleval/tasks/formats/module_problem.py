@@ -186,6 +186,8 @@ class ModuleProblem:
     them."""
     saturated: Mapping[int, int | None] = {}
     """Those of :attr:`gates` that are saturated at numbers whose exponential overflows (``memory.saturated``)."""
+    decays = False
+    """Whether a layer makes decays of its input."""
     louder: Mapping[str, tuple[float, float]] = {}
     """Factors and shifts, by name, of parameters that make small scores of large inputs, beside those inputs
     (``scores.py``)."""
@@ -528,6 +530,7 @@ class ModuleProblem:
         Under ``edges``, what arguments are compared with stays as initialised.
         Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
         from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
+        Where a layer makes decays, constant ones are between half and twice theirs, and spread ones stay.
         """
         state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
         if seed == 0 or self.vary_weights == "never":
@@ -547,7 +550,7 @@ class ModuleProblem:
                     done[key] = mirrored_inwards(tensor, done[key])
                 done[key] = doubled(done[key], self.twice.get(name))
                 if distribution == "trained" and name in self.parameters:
-                    done[key] = as_trained(tensor, done[key], generator)
+                    done[key] = as_trained(tensor, done[key], generator, mild=self.decays)
             changed[name] = (tensor if key in kept else done[key]).clone(memory_format=torch.contiguous_format)
         return self._finished(changed, distribution)
 
