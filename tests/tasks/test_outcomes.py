@@ -153,6 +153,30 @@ def test_single_scores_are_large(tmp_path, forward, given, closed):
     assert int(single.sum()) >= closed and torch.equal(own, large) is not bool(closed)
 
 
+GATED = """
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x, g, s, m):
+        weights, h, out = s.masked_fill(m, float("-inf")).softmax(-1), 0, []
+        for t in range(x.shape[1]):
+            h = g[:, t, :, None].exp() * h + weights[:, t, :, None] * x[:, t, None]
+            out.append(h.sum(1))
+        return torch.stack(out, 1)
+def get_inputs():
+    return [torch.randn(2, 24, 6), 0.1 * torch.randn(2, 24, 9), torch.randn(2, 24, 9), torch.rand(2, 24, 9) > 0.8]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_single_scores_are_large_beside_gates(tmp_path):
+    """Large scores were tried before it was known which argument holds gates: large gates overflow."""
+    path = tmp_path / "problem.py"
+    path.write_text(GATED)
+    problem = read(path).build({}, "cpu")
+    assert problem.gates == {1} and problem.outcomes["large_scale"] == {3: "partly"}
+
+
 POOLED = """
 import torch, torch.nn as nn
 class Model(nn.Module):

@@ -179,9 +179,8 @@ def safe_distributions(surveys: Surveys) -> Safe:
         offered.remove("redrawn")
     if "sorted" in offered and not _reorders(problem):
         offered.remove("sorted")
-    tame = _skew(problem, made)
-    if not problem.outcomes.get("skewed"):
-        offered.remove("skewed")
+    tame, partly = _skew(problem, made)
+    offered = [name for name in offered if name != "skewed" or problem.outcomes.get("skewed")]
     offered = _with_edges(problem, _with_far_mean(problem, made, offered))
     if _is_quick(made):
         drawn = problem.inputs(1), problem.weights(0)
@@ -190,6 +189,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         if problem.saturated and not agrees(problem, problem.weights(0), "large_scale"):
             problem.saturated = {}
         problem.decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
+    _keep_single(problem, made, partly)
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
@@ -503,12 +503,12 @@ def _changed(ones: Sequence[Any], others: Sequence[Any]) -> list[int]:
     return [i for i, (a, b) in pairs if isinstance(a, torch.Tensor) and not same_bits(a, b)]
 
 
-def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
+def _skew(problem: ModuleProblem, made: Survey) -> tuple[list[int], dict[int, Way]]:
     """Have ``problem.outcomes`` say which draws make integers and masks alone, and how far the file takes them at the
-    ends of their range; beside large scores, too. The positions of the arguments of which it takes none.
+    ends of their range. The positions of the arguments of which it takes none, and what to try beside large scores.
     """
     if not problem.traits.labels and not any(isinstance(a, TensorSpec) and _whole(a) for a in made.arguments):
-        return []
+        return [], {}
     operators = {name.rstrip("_") for name in made.operators}
     returned = any(_whole(out) for out in made.outputs)
     positions = _POSITIONS - _SORTS if made.stable else _POSITIONS
@@ -540,11 +540,19 @@ def _skew(problem: ModuleProblem, made: Survey) -> list[int]:
         elif operators & _INTO_SEGMENTS:
             partly[number] = _ALONE
     problem.outcomes = {"skewed": found}
+    return sorted(tame), partly
+
+
+def _keep_single(problem: ModuleProblem, made: Survey, partly: Mapping[int, Way]) -> None:
+    """Have ``problem.outcomes`` leave few scores in a row beside large ones, if the file takes that. Gates must be
+    known: they keep their size there.
+    """
+    operators = {name.rstrip("_") for name in made.operators}
     if partly and any("softmax" in name or "attention" in name or name in _EXPONENTIALS for name in operators):
-        problem.outcomes = {"skewed": found, "large_scale": partly}
+        own = problem.outcomes
+        problem.outcomes = {**own, "large_scale": dict(partly)}
         if not agrees(problem, problem.weights(0), "large_scale"):
-            problem.outcomes = {"skewed": found}
-    return sorted(tame)
+            problem.outcomes = own
 
 
 def _takes(problem: ModuleProblem, number: int, way: Way, equal: Collection[str] = ()) -> bool:
