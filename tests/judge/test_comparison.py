@@ -769,6 +769,22 @@ def test_cancelling_sums_may_be_off_by_the_rounding_of_their_terms() -> None:
     assert verdict(torch.full((300,), 1e-3), expectation) != "match"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("name", "value"), [("softmax_one", -20000.0), ("erfc", 300.0), ("tanh", 300.0)])
+def test_what_underflows_leaves_no_room(name: str, value: float, dtype: str) -> None:
+    """The bound was the sum of the inputs, rounded: in bfloat16 anything passed below 800 for the first one."""
+    direction = "forward" if name == "softmax_one" else "backward"
+    task, case = find(name), case_of(name, {"M": 40, "N": 60}, dtype=dtype, direction=direction)
+    args, grads = drawn(task, case)
+    args[0] += value
+    expectation = reference.expect(task, case, args, grads)
+    (zero,) = expectation.oracle
+    assert not zero.any()
+    rounding = 2.0**-24 if name == "tanh" else 0.0  # one minus the square of a tanh that is a rounding off
+    for off, passes in ((rounding, True), (-rounding, True), (1e-4, False), (0.1, False)):
+        assert (verdict(torch.full_like(expectation.native[0], off), expectation) == "match") is passes, off
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Forms and figures
 # --------------------------------------------------------------------------------------------------------------------

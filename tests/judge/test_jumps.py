@@ -19,7 +19,7 @@ from kerneleval.judge.probes.repeats import Repeats
 from kerneleval.judge.windows import inputs
 from kerneleval.records import Case, NotJudgedError, Protocol
 from kerneleval.tasks import open_task
-from kerneleval.tasks.formats.jumps import jumps, noisy
+from kerneleval.tasks.formats.jumps import Noise, jumps, noisy
 
 TASK = """
 import torch
@@ -235,7 +235,7 @@ def test_noise_moves_what_is_rounded_and_nothing_else(tmp_path):
     )
     x = torch.randint(-8, 8, (16, 512)) / 2
     exact = made.problem.oracle([x], {})[0]
-    outputs = [noisy(made.problem, [x], {}, 20, turn)[0] for turn in range(8)]
+    outputs = [noisy(made.problem, [x], {}, Noise(20, turn))[0] for turn in range(8)]
     for output in outputs:
         assert torch.equal(output[1:], exact[1:]), "halves are exact, and so are ties"
         error = (output[0] - exact[0]).abs() / exact[0].abs().clamp_min(1e-9)

@@ -192,7 +192,7 @@ def _measured(
     # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
     gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM) - math.log2(largest))) if largest > 0 else 1.0
     if (terms := _cancelled(largest, views, args, length)) is not None:
-        floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
+        floor = replace(floor, absolute=floor.absolute + min(floor.relative * terms, floor.left))
     measured = _measure(views, floor, gain, rms, None if finite else limit)
     if finite and not math.isfinite(measured.scales.floor_rms):  # on moved inputs something is not finite
         measured = replace(_measure(views, floor, gain, rms, limit), finite=True)

@@ -157,6 +157,8 @@ class Floor:
     """Whether few elements may carry the rms of the error: inputs are large, or some far larger than others."""
     probe_scale: float
     """Turns the response to :data:`PROBE` into the response to one unit roundoff of the computing precision."""
+    left: float = math.inf
+    """What rounding leaves of an output that is 0, on moved inputs too."""
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

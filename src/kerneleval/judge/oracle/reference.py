@@ -91,6 +91,8 @@ _FAR_TURNS, _FP32_BITS = 2, 24
 similarity near 1 nothing else shows what rounding it costs: it hardly moves with the inputs, and PyTorch's own may be
 right."""
 
+_HALF_BITS = {torch.float16: 11, torch.bfloat16: 8}
+
 _MOST_LEFT = 2.0**-16
 """Of zeros, that oracle counts where it is off by less than this part of the output's rms, or of 1. In the gradients of
 a choice between equal scores it was off by 0.2."""
@@ -341,7 +343,7 @@ class _Runs:
         with _ONE, precision(tf32=False):
             for turn in range(_ROUNDED_TURNS):
                 with contextlib.suppress(UsageError):  # a matrix that has no root when it is rounded
-                    turns.append(noisy(call.problem, call.args, call.weights, _FP32_BITS, turn))
+                    turns.append(noisy(call.problem, call.args, call.weights, Noise(_FP32_BITS, turn)))
         several = zip(*turns, strict=True) if turns else [() for _ in self.native]
         four = zip(self.native, self.oracle, several, strict=True)
         native = tuple(_worse(own, _scattered(own, wide, others), wide) for own, wide, others in four)
@@ -365,7 +367,7 @@ class _Runs:
 
         def run(turn: int) -> Tensors:
             with _ONE, precision(tf32=False), formulas[turn % len(formulas)]:
-                outputs = noisy(problem, call.args, call.weights, bits, turn)
+                outputs = noisy(problem, call.args, call.weights, Noise(bits, turn))
             return tuple(held(*pair) for pair in zip(outputs, self.native, strict=True))
 
         def asked() -> bool:
@@ -493,7 +495,44 @@ class _Runs:
         products = not call.task.module or sum(t.ndim > 1 for t in (*call.args, *weights) if inexact(t)) > 1
         given, tolerance = (own.dtype, length, call.case), call.task.tolerance
         floor = floor_of(*given, tolerance, tf32=self.tf32, quantised_rms=aside, products=products, inside=call.inside)
+        floor = replace(floor, left=self._left(index, floor.unit))
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
+
+    def _left(self, index: int, unit: float) -> float:
+        """``Floor.left``: a sum that cancels leaves roundings of its terms. What is 0 for another reason (a mask, an
+        exponential that underflows) leaves nothing. Infinite where it is not known: sums that are rounded to half types
+        may be equal, and what is saturated elsewhere (a softmax of large scores) is not there.
+        """
+        own = self.native[index]
+        if self.kinds[index] != "float" or not own.numel() or bool(held(self.oracle[index], own).any()):
+            return math.inf
+        if bool(self.probed[index].any()):
+            return math.inf
+        fine, coarse = self._rounded
+        sizes = [min(1.0, unit * 2.0**_FP32_BITS) * float(outputs[index].abs().amax()) for outputs in fine]
+        sizes += [float(outputs[index].abs().amax()) for outputs in coarse]
+        left = max(sizes, default=math.inf)
+        by_steps = bool(coarse) and (self.call.task.level > 1 or self.call.task.tolerance.reduction is not None)
+        return left if left == 0 or (math.isfinite(left) and not by_steps) else math.inf
+
+    @functools.cached_property
+    def _rounded(self) -> tuple[list[Tensors], list[Tensors]]:
+        """Oracles whose every number is rounded at random: as fp32, exact ones too, and as the half type of the call,
+        if it has one. None where the reference raises.
+        """
+        call, found = self.call, (list[Tensors](), list[Tensors]())
+        half = _HALF_BITS.get(call.inside or getattr(torch, call.case.dtype))
+        runs = [(0, _FP32_BITS, turn) for turn in range(_FAR_TURNS)]
+        runs += [(1, half, turn) for turn in range(_FAR_TURNS)] if half else []
+        for place, bits, turn in runs:
+            noise = Noise(bits, turn, wholly=not place)
+            with _ONE, precision(tf32=False), contextlib.suppress(UsageError):
+                if call.problem is not None:
+                    found[place].append(noisy(call.problem, call.args, call.weights, noise))
+                else:
+                    with noise:
+                        found[place].append(_exact(call))
+        return found
 
 
 def _exact(call: ReferenceCall) -> Tensors:
@@ -606,7 +645,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if call.problem is not None and call.case.distribution == "far_mean":
         for turn in range(_FAR_TURNS):
-            other = noisy(call.problem, call.args, call.weights, _FP32_BITS, turn)
+            other = noisy(call.problem, call.args, call.weights, Noise(_FP32_BITS, turn))
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if _cancels(call):
         for turn in range(_FAR_TURNS):

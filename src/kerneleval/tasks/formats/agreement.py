@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneleval.records import UsageError
 from kerneleval.tasks.formats.changes import Vary
-from kerneleval.tasks.formats.jumps import Flips, jumps, noisy, too_many
+from kerneleval.tasks.formats.jumps import Flips, Noise, jumps, noisy, too_many
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.soundness import AGREE, astray, limit_of, opened
 from kerneleval.tasks.formats.traits import is_inexact
@@ -145,7 +145,7 @@ def agrees_on(
     bits = _NOISY if limit <= AGREE else 3 - round(math.log2(limit))  # the limit is eight steps of a half type
     key = ("tried", problem.file.hash, distribution, str([tuple(out.shape) for out in exact]))
     flips = Flips(
-        lambda turn: noisy(problem, args, weights, bits, turn),
+        lambda turn: noisy(problem, args, weights, Noise(bits, turn)),
         lambda: jumps(problem, distribution, key),
         exact,
         lambda: [

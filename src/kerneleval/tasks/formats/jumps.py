@@ -146,12 +146,11 @@ def _jumps_within(run: Callable[[float], Tensors], here: Tensors, part: float) -
 # -- Oracles whose arithmetic is rounded at random --------------------------------------------------------------------
 
 
-def noisy(problem: Any, args: Sequence[Any], weights: Mapping[str, torch.Tensor], bits: int, turn: int) -> Tensors:
-    """Outputs of the oracle where every number, of inputs and weights too, is rounded up or down at random to so many
-    bits. Numbers that have no more stay: what is exact (a maximum, a step, a tie of whole numbers) stays exact. So do
-    inputs that lie at a step as they are (``ModuleProblem.held``).
+def noisy(problem: Any, args: Sequence[Any], weights: Mapping[str, torch.Tensor], noise: Noise) -> Tensors:
+    """Outputs of the oracle where every number, of inputs and weights too, is rounded at random. Inputs that lie at a
+    step stay as they are (``ModuleProblem.held``).
     """
-    noise, held = Noise(bits, turn), problem.held(args, weights)
+    held = problem.held(args, weights)
     given = [noise.rounded(a, held.get(id(a))) if isinstance(a, torch.Tensor) else a for a in args]
     changed = {name: noise.rounded(w, held.get(id(w))) for name, w in weights.items()}
     with noise:
@@ -163,12 +162,15 @@ def _coarsens(tensor: torch.Tensor) -> bool:
 
 
 class Noise(TorchDispatchMode):
-    """While it is entered, every fp64 number is rounded up or down at random to so many bits."""
+    """While it is entered, every fp64 number is rounded up or down at random to so many bits. Numbers that have no more
+    stay: what is exact (a maximum, a step, a tie of whole numbers) stays exact. With ``wholly`` they go towards 0, as
+    the tanh of a large number may be a little below 1.
+    """
 
-    def __init__(self, bits: int, turn: int) -> None:
+    def __init__(self, bits: int, turn: int, *, wholly: bool = False) -> None:
         TorchDispatchMode.__init__(self)
         self._dropped = max(0, _MANTISSA + 1 - bits)
-        self._turn = turn
+        self._turn, self._wholly = turn, wholly
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(
@@ -208,9 +210,15 @@ class Noise(TorchDispatchMode):
         exact = places & (cell - 1) == 0
         if most and 2 * int(torch.count_nonzero(exact)) < exact.numel():
             exact = torch.zeros_like(exact)
-        exact |= ~real.isfinite() | (real.abs() < _SMALLEST)
-        moved = noise.masked_fill_(exact, 0).add_(places).bitwise_and_(-cell)
+        staying = ~real.isfinite() | (real.abs() < _SMALLEST)
+        if self._wholly:
+            noise = torch.where(exact, noise.clamp_max(0), noise)
+        else:
+            staying |= exact
+        moved = noise.masked_fill_(staying, 0).add_(places).bitwise_and_(-cell)
         beyond = (moved ^ places) >> _MANTISSA != 0
+        if self._wholly:
+            beyond &= ~exact
         places.copy_(torch.where(beyond, places & -cell, moved))
 
 
