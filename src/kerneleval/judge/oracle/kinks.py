@@ -9,6 +9,7 @@ what lies between them.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,12 @@ Tensors = tuple[torch.Tensor, ...]
 
 _SIZE, _PAIRS, _SMALLER = 2.0**-30, 2, 16
 """How far inputs move, how often (up and down), and how many times less far they do to tell a jump from a slope."""
+
+_PARTS = (1, _SMALLER)
+
+_SHOWS = 2.0**-9
+"""Part of the largest gradient by which one changes at a kink of an output that rounds to 0. Others of its row change
+with it, by less than what is rounded there."""
 
 _ZERO = 2.0**-30
 """Zeros move by as much as numbers of this size."""
@@ -71,7 +78,7 @@ class _Names(TorchDispatchMode):
 
 
 def limits(
-    gradients: Callable[[Sequence[Any]], Tensors], args: Sequence[Any], *, between: bool = False
+    gradients: Callable[[Sequence[Any]], Tensors], args: Sequence[Any], *, between: bool = False, step: float = 0.0
 ) -> list[tuple[torch.Tensor, torch.Tensor] | None]:
     """The smallest and the largest number that is right where each gradient jumps; elsewhere infinity and its negative.
     None: it jumps nowhere.
@@ -80,17 +87,18 @@ def limits(
         gradients: gradients in fp64 at given arguments.
         args: the arguments, in fp64.
         between: whether only numbers between the slopes of both sides are right, not all of the gradient's size.
+        step: what rounds to 0 in the type of the outputs, the smallest step of which is twice that, is at a kink too: a
+            gradient may hang on whether the output is 0.
     """
     right = gradients(args)
     jump = [torch.zeros(one.shape, dtype=torch.bool, device=one.device) for one in right]
     least, most, largest = list(right), list(right), [_largest(one) for one in right]
-    for turn in range(_PAIRS):
-        for size in (_SIZE, -_SIZE):
-            far, near = (gradients(_moved(args, turn, step)) for step in (size, size / _SMALLER))
-            for place, (here, *two) in enumerate(zip(right, far, near, strict=True)):
-                jump[place] |= _jumps(here, *two)
-                largest[place] = torch.maximum(largest[place], _largest(two[1]))
-                least[place], most[place] = torch.minimum(least[place], two[1]), torch.maximum(most[place], two[1])
+    for turn, up, beside in itertools.product(range(_PAIRS), (1, -1), (0.0, step) if step else (0.0,)):
+        far, near = (gradients(_moved(args, turn, up * _SIZE / part, _SMALLER * beside / part)) for part in _PARTS)
+        for place, (here, further, nearer) in enumerate(zip(right, far, near, strict=True)):
+            jump[place] |= _jumps(here, further, nearer, _SHOWS * float(largest[place]) if beside else 0.0)
+            largest[place] = torch.maximum(largest[place], _largest(nearer))
+            least[place], most[place] = torch.minimum(least[place], nearer), torch.maximum(most[place], nearer)
     if between:
         ends = [(a - _MOVED * size, b + _MOVED * size) for a, b, size in zip(least, most, largest, strict=True)]
     else:
@@ -105,24 +113,25 @@ def _largest(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.abs().amax() if tensor.numel() else tensor.new_zeros(())
 
 
-def _jumps(here: torch.Tensor, far: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
-    """Where what comes out of the smaller step differs by as much as that of the larger one."""
+def _jumps(here: torch.Tensor, far: torch.Tensor, near: torch.Tensor, shows: float) -> torch.Tensor:
+    """Where what comes out of the smaller step differs by as much as that of the larger one, and by what ``shows``."""
     change = (near - here).abs()
     rounding = float(torch.linalg.vector_norm(here)) * _WHOLE / math.sqrt(max(1, here.numel()))
     floor = (_OWN * (here.abs() + near.abs())).clamp_min(rounding)
-    return (change > (far - here).abs() / 2) & (change > floor)
+    return (change > (far - here).abs() / 2) & (change > floor.clamp_min_(shows))
 
 
-def _moved(args: Sequence[Any], turn: int, size: float) -> list[Any]:
-    """The arguments, each element moved by one to three times ``size`` of itself; all by other amounts, so that equal
-    ones differ. The amounts are fixed and public.
+def _moved(args: Sequence[Any], turn: int, size: float, least: float) -> list[Any]:
+    """The arguments, each element moved by one to three times ``size`` of itself, or ``least`` if that is more; all by
+    other amounts, so that equal ones differ. The amounts are fixed and public.
     """
 
     def moved(tensor: torch.Tensor, place: int) -> torch.Tensor:
         generator = torch.Generator(tensor.device).manual_seed(1000 * turn + place)
         steps = torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype, device=tensor.device).mul_(4).sub_(2)
         steps += steps.sign()  # in [-3, -1] or [1, 3]
-        return tensor + steps.mul_(size) * tensor.abs().masked_fill_(tensor == 0, _ZERO)
+        sizes = tensor.abs().masked_fill_(tensor == 0, _ZERO).mul_(abs(size)).clamp_min_(least)
+        return tensor + steps.mul_(math.copysign(1.0, size)) * sizes
 
     return [
         moved(arg, place) if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg
