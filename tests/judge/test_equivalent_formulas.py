@@ -648,3 +648,21 @@ def test_margin_losses_by_maxima_and_sums_in_another_order(
         found = gradients(form, task, case, args, grads) if grads else [form(*args)]
         assert matches(found, expectation), dtype
         assert not matches([1.001 * one for one in found], expectation)
+
+
+def _scaled_norm(x: torch.Tensor, p: float) -> torch.Tensor:
+    most = x.abs().amax(-1, keepdim=True).detach()
+    return most[..., 0] * (x.abs() / most).pow(p).sum(-1).pow(1 / p)
+
+
+@pytest.mark.parametrize("form", [lambda x, p: (x.abs() ** p).flip(1).sum(-1) ** (1 / p), _scaled_norm])
+def test_norms_by_a_root_of_a_large_sum(form: Callable[[torch.Tensor, float], torch.Tensor]) -> None:
+    """In float64 a third is rounded, and so is what is raised to it: 12 of 12 gradients of large data were wrong."""
+    task = find("vector_norm_p")
+    case = case_of("vector_norm_p", {"M": 27, "N": 325}, "float64", "backward", "large_scale")
+    args, grads = drawn(task, case)
+    assert grads is not None
+    expectation = reference.expect(task, case, args, grads).widest
+    (found,) = gradients(form, task, case, args, grads)
+    assert matches([found], expectation)
+    assert not matches([found * (1 + 1e-13)], expectation)
