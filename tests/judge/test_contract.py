@@ -195,6 +195,15 @@ def test_copies_of_one_number_of_eight_bits_are_one(dtype: torch.dtype) -> None:
     wrong = off(0)
     wrong[-1] = 0
     assert isinstance(compare([wrong], found), Mismatch)
+    none = Expectation(outputs=(exactly("count", oracle_.to(off(0).dtype).double(), off(0), ()),), args=())
+    assert isinstance(compare([off(1)], none), Match)
+    further = off(1)
+    further.view(torch.int8)[:, 0] += 4
+    for more in (off(2), further, wrong):
+        assert isinstance(compare([more], none), Mismatch)
+    same = torch.ones(342, 64, dtype=torch.float64)
+    alone = Expectation(outputs=(exactly("count", same, same.to(dtype), ()),), args=())
+    assert isinstance(compare([same.to(dtype).view(torch.int8).add(1).view(dtype)], alone), Mismatch)
 
 
 def in_blocks(numbers: torch.Tensor, scales: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -486,19 +486,21 @@ def _allowed(
 ) -> tuple[int, float]:
     """Integers that may differ, and the bound on their rms distance: infinite where it does not count, which it always
     does of ``numbers`` of eight bits, that are nowhere far apart (of those quantised from bfloat16 one in fifty lies
-    half way between two: were these free, a row might be missing). Of numbers those that repeat others are one, and
-    where few differ, chance may make another kernel's more by twice the root of how many.
+    half way between two: were these free, a row might be missing). Of numbers those that repeat others are one, which
+    may differ if there are 64 others; and where few differ, chance may make another kernel's more by twice the root of
+    how many.
     """
     count = native.numel()
     others = [native, *(near if all(_by_one(oracle, other) for other in near) else ())]
     differing = max(int(torch.count_nonzero(oracle != other)) for other in others) if count else 0
-    ties = count >> _TIES if count >> _TIES > 2 * differing else 0
+    copies = count // max(1, independent(native)) if numbers else 1
+    few = max(count >> _TIES, copies if 1 < copies <= count // _ROW else 0)
+    ties = few if few > 2 * differing else 0
     far = math.inf
     if differing > _FEW * count or ties or (numbers and count):
         distances = [torch.linalg.vector_norm((other.double() - oracle.double()).flatten()) for other in others]
         distance = float(torch.stack(distances).max())
         far = slack_of_count(count) * math.sqrt(((NATIVE * distance) ** 2 + ties) / count)
-    copies = count // max(1, independent(native)) if numbers and differing else 1
     chance = math.ceil(2 * math.sqrt(differing / copies)) if numbers else 0
     return max(2 * differing + copies * chance, ties), far
 
