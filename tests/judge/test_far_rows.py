@@ -65,6 +65,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "softmin": lambda x, least: torch.softmax(padded(-x, least), -1)[..., : x.shape[-1]],
     "masked_softmax": lambda x, mask, least: torch.softmax(x.masked_fill(~mask, least), -1),
     "logsumexp": log_of_sum,
+    "amax_all": lambda x, least: x.amax().clamp_min(least),
+    "global_avg_max_pool": lambda x, least: torch.stack((x.mean((2, 3)), x.amax((2, 3)).clamp_min(least)), -1),
     "cross_entropy": lambda x, t, least: (log_of_sum(x, least) - x.gather(-1, t[..., None])[..., 0]).mean(),
 }
 

@@ -341,8 +341,8 @@ def most_exponent(dtype: torch.dtype, scale: float) -> int:
 
 def _far_rows(drawn: Drawn) -> None:
     """In every second call, all rows of an argument whose ``extreme`` is ``"rows"`` lie far below or above 0, with one
-    element that is the largest by far. Where it names no rows, those of half of these calls all lie below: they may run
-    along any dim.
+    element that is the largest by far. Where it names no rows, or the operator takes all together, those of half of
+    these calls all lie below.
     """
     for spec, value in drawn.tensors:
         if spec.extreme != "rows" or spec.role != "data":
@@ -354,7 +354,8 @@ def _far_rows(drawn: Drawn) -> None:
         row = spec.along or (value.ndim - 1,)
         rows = [1 if dim in row else count for dim, count in enumerate(value.shape)]
         side = torch.randint(2, rows, generator=generator, device=value.device) * 2 - 1
-        side = side if spec.along or spec.common_signs or kind == 2 else side.new_tensor(-1)
+        apart = (spec.along or spec.common_signs) and spec.one_sided != "all"
+        side = side if apart or kind == 2 else side.new_tensor(-1)
         large = spec.large_half if value.dtype == torch.float16 else LARGE_SCALE
         far = (value.double().abs() / (4 * large * spec.scale) + _APART) * side
         first = torch.rand(value.shape, generator=generator, device=value.device)

@@ -187,7 +187,7 @@ TASKS = (
         "global_avg_max_pool",
         "out[b, c] = (the mean of x[b, c], its maximum); equal ones share the gradient equally",
         _avg_max,
-        _ALL,
+        {**_ALL, "over": (data("x", "B C H W", extreme="rows"),)},
         outputs=("B C two",),
         derive={**_ALL["derive"], "two": 2},
         level=2,

@@ -260,7 +260,7 @@ TASKS = (
         f"out = max_{{m, n}} x[m, n]{_SHARED}maxima",
         torch.amax,
         over="all",
-        given=data("x", "M N", one_sided="all"),
+        given=data("x", "M N", one_sided="all", extreme="rows"),
         **_EXTREME,
     ),
     reduced(
