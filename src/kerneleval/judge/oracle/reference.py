@@ -57,6 +57,7 @@ from kerneleval.judge.oracle.reference_call import (
 from kerneleval.judge.windows import inputs
 from kerneleval.records import (
     Case,
+    InfrastructureError,
     NotJudgedError,
     Task,
     TensorSpec,
@@ -318,6 +319,8 @@ class _Runs:
     """How many bits of a number rounding leaves, where ``flips`` are known."""
     known: dict[int, Expected] = field(default_factory=dict)
     """Floating outputs with their bounds, as far as they were made."""
+    rounded: dict[int | None, list[Tensors]] = field(default_factory=dict)
+    """Oracles rounded at random, as far as they were made, by their bits; None: as fp32."""
 
     @classmethod
     def of(cls, call: ReferenceCall, tf32: bool, *, every: bool = True) -> _Runs:
@@ -504,36 +507,36 @@ class _Runs:
         exponential that underflows) leaves nothing. Infinite where it is not known: sums that are rounded to half types
         may be equal, and what is saturated elsewhere (a softmax of large scores) is not there.
         """
-        own = self.native[index]
+        own, call = self.native[index], self.call
         if self.kinds[index] != "float" or not own.numel() or bool(held(self.oracle[index], own).any()):
             return math.inf
         if bool(self.probed[index].any()):
             return math.inf
-        fine, coarse = self._rounded
-        sizes = [min(1.0, unit * 2.0**_FP32_BITS) * float(outputs[index].abs().amax()) for outputs in fine]
-        sizes += [float(outputs[index].abs().amax()) for outputs in coarse]
+        if not self.every:  # most are 0, which needs no more
+            return 0.0
+        sizes = [min(1.0, unit * 2.0**_FP32_BITS) * float(out[index].abs().amax()) for out in self._rounded(None)]
+        half = _HALF_BITS.get(call.inside or getattr(torch, call.case.dtype))
+        by_steps = half is not None and (call.task.level > 1 or call.task.tolerance.reduction is not None)
+        if half is not None and (by_steps or any(sizes)):
+            sizes += [float(out[index].abs().amax()) for out in self._rounded(half)]
         left = max(sizes, default=math.inf)
-        by_steps = bool(coarse) and (self.call.task.level > 1 or self.call.task.tolerance.reduction is not None)
         return left if left == 0 or (math.isfinite(left) and not by_steps) else math.inf
 
-    @functools.cached_property
-    def _rounded(self) -> tuple[list[Tensors], list[Tensors]]:
-        """Oracles whose every number is rounded at random: as fp32, exact ones too, and as the half type of the call,
-        if it has one. None where the reference raises.
+    def _rounded(self, half: int | None) -> list[Tensors]:
+        """Oracles whose every number is rounded at random: as fp32, exact ones too, or to so many bits. None where the
+        reference raises, or takes too much memory.
         """
-        call, found = self.call, (list[Tensors](), list[Tensors]())
-        half = _HALF_BITS.get(call.inside or getattr(torch, call.case.dtype))
-        runs = [(0, _FP32_BITS, turn) for turn in range(_FAR_TURNS)]
-        runs += [(1, half, turn) for turn in range(_FAR_TURNS)] if half else []
-        for place, bits, turn in runs:
-            noise = Noise(bits, turn, wholly=not place)
-            with _ONE, precision(tf32=False), contextlib.suppress(UsageError):
-                if call.problem is not None:
-                    found[place].append(noisy(call.problem, call.args, call.weights, noise))
-                else:
-                    with noise:
-                        found[place].append(_exact(call))
-        return found
+        if half not in self.rounded:
+            call, found = self.call, self.rounded.setdefault(half, [])
+            for turn in range(_FAR_TURNS):
+                noise = Noise(half or _FP32_BITS, turn, wholly=half is None)
+                with _ONE, precision(tf32=False), contextlib.suppress(UsageError, InfrastructureError):
+                    if call.problem is not None:
+                        found.append(noisy(call.problem, call.args, call.weights, noise))
+                    else:
+                        with noise:
+                            found.append(_exact(call))
+        return self.rounded[half]
 
 
 def _exact(call: ReferenceCall) -> Tensors:
