@@ -503,24 +503,24 @@ class _Runs:
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
 
     def _left(self, index: int, unit: float) -> float:
-        """``Floor.left``: a sum that cancels leaves roundings of its terms. What is 0 for another reason (a mask, an
-        exponential that underflows) leaves nothing. Infinite where it is not known: sums that are rounded to half types
-        may be equal, and what is saturated elsewhere (a softmax of large scores) is not there.
+        """``Floor.left``: of functions of single numbers, roundings; of a mask or what underflows nothing. Infinite
+        where it is not known: sums cancel, and fused operators do not show what they round.
         """
         own, call = self.native[index], self.call
         if self.kinds[index] != "float" or not own.numel() or bool(held(self.oracle[index], own).any()):
             return math.inf
         if bool(self.probed[index].any()):
             return math.inf
+        if call.task.level > 1 or call.task.tolerance.reduction is not None:
+            return 0.0 if bool(self.oracle[index].any()) else math.inf  # not 0 in fp64: nothing cancels
         if not self.every:  # most are 0, which needs no more
             return 0.0
         sizes = [min(1.0, unit * 2.0**_FP32_BITS) * float(out[index].abs().amax()) for out in self._rounded(None)]
         half = _HALF_BITS.get(call.inside or getattr(torch, call.case.dtype))
-        by_steps = half is not None and (call.task.level > 1 or call.task.tolerance.reduction is not None)
-        if half is not None and (by_steps or any(sizes)):
+        if half is not None and any(sizes):
             sizes += [float(out[index].abs().amax()) for out in self._rounded(half)]
         left = max(sizes, default=math.inf)
-        return left if left == 0 or (math.isfinite(left) and not by_steps) else math.inf
+        return left if math.isfinite(left) else math.inf
 
     def _rounded(self, half: int | None) -> list[Tensors]:
         """Oracles whose every number is rounded at random: as fp32, exact ones too, or to so many bits. None where the
