@@ -59,15 +59,17 @@ class Triton(PythonLanguage):
         if not on_cpu and not compiled:
             raise LoadError(f"TRITON_INTERPRET is set: Triton kernels would be interpreted instead of run on {device}")
         if on_cpu:
+            _run_of_the_class()
             _autotune_without_clock()
             _floats_as_compiled()
             _functions_of_the_language_once()
 
     def is_entry(self, value: Any) -> bool:
         """Kernels themselves need a grid, so they are no entry points."""
+        from triton.runtime.interpreter import InterpretedFunction
         from triton.runtime.jit import KernelInterface
 
-        return super().is_entry(value) and not issubclass(type(value), KernelInterface)
+        return super().is_entry(value) and not issubclass(type(value), (KernelInterface, InterpretedFunction))
 
     def patches(self) -> tuple[Patch, ...]:
         """``run`` of compiled and interpreted kernels, and launches of a kernel that ``warmup`` gave.
@@ -82,9 +84,9 @@ class Triton(PythonLanguage):
         def launches(keywords: Mapping[str, Any]) -> bool:
             return not keywords.get("warmup")
 
+        kinds = [kind for kind in (JITFunction, InterpretedFunction) if hasattr(kind, "run")]
         return (
-            Patch(JITFunction, "run", _describe, is_launch=launches),
-            Patch(InterpretedFunction, "run", _describe, is_launch=launches),
+            *(Patch(kind, "run", _describe, is_launch=launches) for kind in kinds),
             Patch(CompiledKernel, "__getitem__", _describe_compiled, returns_launcher=True),
         )
 
@@ -100,17 +102,47 @@ def _describe_compiled(kernel: Any) -> tuple[str, str]:
     return _describe(function)
 
 
+def _run_of_the_class() -> None:
+    """Lets every launch of an interpreted kernel go through a method ``run`` of its class, as since Triton 3.6: before,
+    each kernel has a function of its own, and indexing goes past it.
+    """
+    from triton.runtime import interpreter
+
+    kind: Any = interpreter.InterpretedFunction
+    if hasattr(kind, "run"):
+        return
+    make = kind.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        del self.run
+
+    def run(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        given = {name: value for name, value in kwargs.items() if name in (*self.arg_names, "warmup")}
+        return interpreter.GridExecutor(self.rewrite(), self.arg_names, grid)(*args, **given)  # options say nothing
+
+    kind.__init__, kind.run = init, run
+    kind.__getitem__ = lambda self, grid: lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+
 def _autotune_without_clock() -> None:
     """Lets autotuned kernels run in the interpreter, with the first configuration that pruning leaves.
 
-    Triton takes a benchmark function from the GPU driver, and there is none; and a time taken in the interpreter would
-    say nothing about a configuration.
+    Triton takes a benchmark function from the GPU driver, before 3.4 at once, and there is none; and a time taken in
+    the interpreter would say nothing about a configuration.
     """
     from triton.runtime.autotuner import Autotuner
 
     def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
         return [0.0, 0.0, 0.0]
 
+    if "do_bench" not in vars(Autotuner):
+        make, Autotuner.do_bench = Autotuner.__init__, None
+
+        def init(self: Any, *args: Any, do_bench: Any = None, **options: Any) -> None:
+            make(self, *args, do_bench=do_bench or bench, **options)
+
+        Autotuner.__init__ = init
     Autotuner._bench = bench
 
 
