@@ -80,7 +80,7 @@ def test_compiled_references_are_called_by_their_own_entry(name: str) -> None:
     (made,) = generators.find("compile").candidates(tasks.find(name), "cpu")
     ast.parse(made.main)
     assert made.entry == "run" and "torch.compile(reference)" in made.main
-    assert "fail_on_recompile_limit_hit = True" in made.main
+    assert "fail_on_cache_limit_hit = True" in made.main
 
 
 def test_modes_of_compile(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 _HEAD = """
 import torch as _torch
 
-_torch._dynamo.config.recompile_limit = {limit}
-_torch._dynamo.config.fail_on_recompile_limit_hit = True
+_torch._dynamo.config.cache_size_limit = {limit}
+_torch._dynamo.config.fail_on_cache_limit_hit = True
 """
 
 _FUNCTION = """_compiled = _torch.compile(reference{options})

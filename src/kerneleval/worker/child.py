@@ -42,7 +42,7 @@ from kerneleval.worker.wire import LOST, STUCK, Channel, Closed, decode_plain
 _TRACEBACK_CHARS = 4000
 _LOOKS_A_POLL, _NAP_S = 64, 2e-4
 """So many looks at the bell for one at the socket; what an armed worker sleeps between them when it waited long."""
-_RECOMPILATIONS = {"recompile_limit": 256, "accumulated_recompile_limit": 2048}
+_RECOMPILATIONS = {"cache_size_limit": 256, "accumulated_cache_size_limit": 2048}  # as PyTorch 2.6 names them, too
 """Least limits for candidates that use ``torch.compile``; the defaults are 8 and 256."""
 
 

@@ -542,8 +542,8 @@ torch.backends.cudnn.allow_tf32 = {tf32}
 """
 
 _COMPILED = """
-torch._dynamo.config.recompile_limit = 256  # beyond it PyTorch would go on in eager mode, and say nothing
-torch._dynamo.config.fail_on_recompile_limit_hit = True
+torch._dynamo.config.cache_size_limit = 256  # beyond it PyTorch would go on in eager mode, and say nothing
+torch._dynamo.config.fail_on_cache_limit_hit = True
 """
 
 _COMPILED_FUNCTION = """
