@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import functools
 import gc
@@ -78,6 +79,10 @@ def _seen(libraries: Libraries, compute: Callable[[torch.Tensor], object]) -> se
         (lambda x: np.fft.rfft(x.numpy()), "numpy.rfft"),
         (lambda x: np.from_dlpack(x) * 2, "numpy.multiply"),
         (lambda x: np.asarray(memoryview(x.numpy())) * 2, "numpy.multiply"),
+        (lambda x: np.exp(x.expand(9, 3, 3)), "numpy.exp"),
+        (lambda x: np.matmul(x.repeat(3, 3), x.repeat(3, 3)), "numpy.matmul"),
+        (lambda x: np.inner(x.repeat(3, 3), x.repeat(3, 3)), "numpy.inner"),
+        (lambda x: np.add.reduce(x.expand(9, 3, 3)), "numpy.reduce"),
         (lambda x: np.asarray(_Interface(x)) * 2, "numpy.multiply"),
         (lambda x: np.ctypeslib.as_array(_bare(x)) * 2, "numpy.multiply"),
         (lambda x: np.frombuffer(_bare(x), np.float32) * 2, "numpy.multiply"),
@@ -103,6 +108,24 @@ class _Own(np.ndarray):
 _KEPT = np.ones((9, 9))
 
 
+class _Converted:
+    """NumPy makes an array of it, by a function that may compute."""
+
+    def __init__(self, make: Callable[..., object] = lambda **_: _KEPT) -> None:
+        self.__array__ = make
+
+
+class _Named:
+    """A function that computes, by the name of one that does not."""
+
+    __name__ = "copy"
+    __call__ = functools.partial(np.exp, _KEPT)
+
+
+def _tests_of_numpy() -> Any:
+    return pytest.importorskip("numpy._core._umath_tests")
+
+
 @pytest.mark.parametrize(
     ("compute", "name"),
     [
@@ -124,6 +147,16 @@ _KEPT = np.ones((9, 9))
         (lambda: np.asmatrix(_KEPT) * np.asmatrix(_KEPT), "numpy.dot"),
         (lambda: super(_Own, _KEPT.view(_Own)).cumsum(), "numpy.cumsum"),
         (lambda: [row * 2 for row in _KEPT], "numpy.multiply"),
+        (lambda: np.exp(memoryview(_KEPT)), "numpy.exp"),  # type: ignore[call-overload]
+        (lambda: np.exp((ctypes.c_float * 99)()), "numpy.exp"),
+        (lambda: np.exp(array.array("f", bytes(400))), "numpy.exp"),
+        (lambda: np.exp(_Converted()), "numpy.exp"),
+        (lambda: np.interp(_KEPT, [0, 1], [0, 1j]), "numpy.interp_complex"),
+        (lambda: np.linalg.lapack_lite.dgeqrf(9, 9, _KEPT.copy(), 9, *np.zeros((2, 9)), 9, 0), "numpy.dgeqrf"),
+        (lambda: _tests_of_numpy().matrix_multiply(_KEPT, _KEPT), "numpy.matrix_multiply"),
+        (lambda: Followed.__array_function__(_KEPT.view(Followed), _Named(), (), (), {}), "numpy.exp"),
+        (lambda: np.asarray(_Converted(functools.partial(np.exp, _KEPT))), "numpy.exp"),
+        (lambda: [np.exp(np.ones(63, np.int32)) for _ in range(66)], "numpy.exp"),
         (lambda: np.linalg.norm(_KEPT), "numpy.dot"),
         (lambda: np.linalg.inv(_KEPT + np.eye(9)), "numpy.inv"),
         (lambda: np.fft.fft(_KEPT), "numpy.fft"),
@@ -155,6 +188,16 @@ def test_a_table_that_a_kernel_reads_is_no_work(libraries: Libraries) -> None:
     table = [np.ones(99)]
     kernel = sys.modules["numba"].njit(lambda x: x[3])
     assert _seen(libraries, lambda x: kernel(table[0])) == set()
+
+
+def test_sizes_and_single_numbers_are_no_work(libraries: Libraries) -> None:
+    def sizes(x: torch.Tensor) -> None:
+        for _ in range(99):
+            assert np.prod(x.shape) == 9 and np.prod(range(1, 4)) == 6
+            assert np.sqrt(2.0) * np.exp(np.float32(0)) + np.ceil(torch.tensor(1.5)) > 3
+            np.add.reduce([3, 4], axis=0, dtype=np.int64)
+
+    assert _seen(libraries, sizes) == set()
 
 
 def test_functions_under_other_names_give_arrays_that_are_heard(libraries: Libraries) -> None:

@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib
 import os
 import re
 import shutil
@@ -22,11 +23,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import Any
 
 import numpy as np
 import numpy.fft
+import numpy.linalg.lapack_lite
 
 from kerneleval.languages.binaries.elf import COMPUTES, LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
@@ -99,6 +101,8 @@ _METHODS = (
 )
 """Methods of arrays that compute and are neither ufuncs nor functions of NumPy's."""
 
+with contextlib.suppress(ImportError):
+    importlib.import_module("numpy._core._umath_tests")  # multiplies matrices
 _UFUNCS = frozenset(
     one
     for name, module in list(sys.modules.items())
@@ -451,12 +455,13 @@ _IN_C = (
     *(vars(np.ndarray)[name] for name in _METHODS),
     *(vars(np.ufunc)[name] for name in ("accumulate", "at", "outer", "reduce", "reduceat")),
     *(_CORE[name] for name in ("bincount", "c_einsum", "correlate", "correlate2", "count_nonzero", "dot", "inner")),
-    *(_CORE[name] for name in ("interp", "lexsort", "vdot")),
+    *(_CORE[name] for name in ("interp", "interp_complex", "lexsort", "vdot")),
+    *(one for one in vars(numpy.linalg.lapack_lite).values() if type(one) is BuiltinFunctionType),
 )
 """What NumPy computes by that is no call of a ufunc."""
 
 _work = [0]
-"""Elements of what was computed with in the block that is watched."""
+"""What was computed with in the block that is watched: whole numbers, and floating ones 64 times."""
 
 
 @contextlib.contextmanager
@@ -510,16 +515,16 @@ def _object_at(place: int | None) -> Any:
 
 
 def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
-    """Count a function of NumPy's where much was computed with, and not for Triton's interpreter or the worker. The
-    first of the values is the ufunc, if it is one's call or method.
+    """Count a function of NumPy's where much was computed with, and not for Triton's interpreter. The first of the
+    values is the ufunc, if it is one's call or method.
     """
     is_own = issubclass(type(values[0]), np.ufunc) and not _is_brought(values[0])
     if elements := 0 if is_own else sum(map(_elements, values)):
         while frame is not None and frame.f_code.co_filename.startswith(_folders("numpy", "scipy")):
             frame = frame.f_back
-        if frame is None or not frame.f_code.co_filename.startswith((_PACKAGE, *_folders("triton"))):
+        if frame is None or not frame.f_code.co_filename.startswith(_folders("triton")):
             _work[0] += elements
-            if _work[0] >= _SMALL:
+            if _work[0] >= _SMALL * _SMALL:
                 _count(name)
 
 
@@ -529,13 +534,17 @@ def _folders(*packages: str) -> tuple[str, ...]:
 
 
 def _elements(value: Any) -> int:
-    """How many floating numbers an argument holds. Whole numbers may be a table for a kernel: they count for less."""
-    if type(value) in (list, tuple):
-        with contextlib.suppress(Exception):  # of unlike lengths
-            value = _as_array(value)
+    """How many numbers an argument holds, floating ones 64 times: whole ones may be a table for a kernel. Of what is no
+    array NumPy makes one: of lists, of tensors, of what has a buffer.
+    """
     if not issubclass(type(value), np.ndarray):  # type(): a proxy's class may lie
-        return 0
-    return int(_size_of(value)) // (_SMALL if _dtype_of(value).kind in "biu" else 1)
+        made = None
+        with contextlib.suppress(Exception):  # of unlike lengths, or on an accelerator
+            made = _as_array(value)
+        if made is None or not made.ndim:
+            return 0
+        value = made
+    return int(_size_of(value)) * (1 if _dtype_of(value).kind in "biu" else _SMALL)
 
 
 def _is_brought(ufunc: Any) -> bool:
