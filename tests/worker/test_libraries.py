@@ -233,9 +233,14 @@ def test_the_values_and_types_are_numpys(libraries: Libraries) -> None:
 
 def test_arrays_that_a_library_makes_are_its_own(libraries: Libraries) -> None:
     """As those of Triton's interpreter, which computes everything with NumPy."""
-    triton = pytest.importorskip("triton")
-    code = compile("(numpy.zeros(99) + numpy.full((9, 9), 1.0).sum()).max()", triton.__file__, "eval")
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    code = compile("(numpy.zeros(99) + numpy.full((9, 9), 1.0).sum()).max()", interpreter.__file__, "eval")
     assert _seen(libraries, lambda _: eval(code, {"numpy": np})) == set()
+    assert _seen(libraries, lambda _: sys.modules["triton"].cdiv(_KEPT, 3)) == {
+        "numpy.add",
+        "numpy.floor_divide",
+        "numpy.subtract",
+    }
 
 
 def test_elsewhere_they_are_plain_arrays(libraries: Libraries) -> None:

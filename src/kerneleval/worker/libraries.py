@@ -522,7 +522,7 @@ def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
     if elements := 0 if is_own else sum(map(_elements, values)):
         while frame is not None and frame.f_code.co_filename.startswith(_folders("numpy", "scipy")):
             frame = frame.f_back
-        if frame is None or not frame.f_code.co_filename.startswith(_folders("triton")):
+        if frame is None or frame.f_code.co_filename not in _interpreters():
             _work[0] += elements
             if _work[0] >= _SMALL * _SMALL:
                 _count(name)
@@ -531,6 +531,12 @@ def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
 @functools.cache
 def _folders(*packages: str) -> tuple[str, ...]:
     return tuple(os.path.join(folder, name, "") for folder in library_folders() for name in packages)
+
+
+@functools.cache
+def _interpreters() -> frozenset[str]:
+    """Where Triton's interpreter is; other modules of Triton's compute nothing of their own by NumPy."""
+    return frozenset(os.path.join(folder, "runtime", "interpreter.py") for folder in _folders("triton"))
 
 
 def _elements(value: Any) -> int:
