@@ -54,6 +54,14 @@ NONE = {
         "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
         "c = -torch.sigmoid(self.s(self.h(x))).cumsum(1)\nreturn (c[:, 1:] - c[:, :-1]).exp()",
     ),
+    "norms of queries and keys": (
+        "self.h, self.s, self.q = nn.LayerNorm(6), nn.Linear(6, 6), nn.LayerNorm(6)",
+        "q = self.q(self.s(self.h(x)))\nreturn torch.softmax(q @ self.q(x).mT, -1)",
+    ),
+    "a tanh of scores": (
+        "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 6)",
+        "return torch.softmax(20 * torch.tanh(self.s(self.h(x)) @ x.mT / 20), -1) @ self.h(x)",
+    ),
     "half types inside": (
         "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
         "return torch.softmax(self.s(self.h(x)).bfloat16().float(), -1)",

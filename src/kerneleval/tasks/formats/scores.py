@@ -107,8 +107,8 @@ class Scores(TorchDispatchMode):
         """
         last = self._calls[-1] if self._calls else frozenset[str]()
         size, roots = self._sizes.get(last, 0.0), self._roots.get(last, 0)
-        if not 0 < size < _ENOUGH or self._calls.count(last) > _CALLS:
-            return {}
+        if not roots or not 0 < size < _ENOUGH or self._calls.count(last) > _CALLS:
+            return {}  # without parameters: a norm or a tanh stands between these and the scores
         return dict.fromkeys(self._last - last, (1.0, -_LARGE)) | dict.fromkeys(
             last, ((_LARGE / size) ** (1 / roots), 0.0)
         )
