@@ -39,6 +39,11 @@ POOLS["fused"] = (
     "self.h, self.s = nn.LayerNorm(6), nn.Parameter(torch.randn(6, 12) / 9)",
     "q, k = (self.h(x) @ self.s).chunk(2, -1)\nreturn F.scaled_dot_product_attention(q, k, x)",
 )
+POOLS["shared keys"] = (
+    "self.h, self.sq, self.sk = nn.LayerNorm(6), nn.Linear(6, 8, bias=False), nn.Linear(6, 4, bias=False)",
+    "q, k = (one(self.h(x)).unflatten(-1, (-1, 2)).transpose(1, 2) for one in (self.sq, self.sk))\n"
+    "return F.scaled_dot_product_attention(q, k, k.detach(), enable_gqa=True)",
+)
 NONE = {
     "a mask of -100": (
         "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",

@@ -73,7 +73,8 @@ class Scores(TorchDispatchMode):
         if name in SAME_NUMBERS:
             self._names |= {memory(made[0]): one for one in named}
         if "scaled_dot_product" in name:
-            scores = given[0] @ given[1].mT / given[0].shape[-1] ** 0.5
+            shared = max(1, given[0].shape[1] // given[1].shape[1])  # heads of queries that share one of keys
+            scores = given[0] @ given[1].repeat_interleave(shared, 1).mT / given[0].shape[-1] ** 0.5
             self._calls.append(self._multiplied(scores, given[:2], set()))
             self._last = set()
         elif "softmax" in name or name == "logsumexp" or (name == "exp" and memory(given[0]) in self._differences):
