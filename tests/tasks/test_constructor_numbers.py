@@ -64,6 +64,8 @@ def others(folder: Path, takes: str, init: str, forward: str, given: str) -> dic
         ("patch_size", "self.p = patch_size", "return F.max_pool1d(x, self.p)", "[4]", {"Model[patch_size]": 5}),
         ("neighbours", "self.n = neighbours", "return x.topk(self.n)[0]", "[4]", {"Model[neighbours]": 5}),
         ("ratio", "self.r = ratio", "return x.view(12, -1, self.r).mean(-1)", "[4]", {"Model[ratio]": 3}),
+        ("duration", "self.d = duration", "return x[:, : self.d].cumsum(1)", "[8]", {}),
+        ("dispatch", "self.d = dispatch", "return x[:, : self.d].cumsum(1)", "[8]", {}),
         ("power", "self.p = power", "return x.abs() ** self.p", "[3]", {"Model[power]": 5}),
         ("slope", "self.s = slope", "return F.leaky_relu(x, self.s)", "[0.25]", {"Model[slope%]": 75}),
         ("eps", "self.e = eps", "return F.layer_norm(x, x.shape[-1:], eps=self.e)", "[1e-5]", {"Model[eps%]": 100_000}),

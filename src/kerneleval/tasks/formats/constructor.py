@@ -19,7 +19,7 @@ from kerneleval.tasks.formats.surveys import MINIATURE_BYTES, MINIATURE_FLOPS, S
 
 _CHOSEN = re.compile(
     r"kernel|stride|pad(ding)?(\[\d\])?$|dilat|group|pool|window|factor|top_?k|(^|_)k$|sink|(^|_)(iter|order)"
-    r"|degree|radius|shift|scale|repeat|power|patch|neighbo|reduction|ratio",
+    r"|degree|radius|shift|scale|repeat|power|(?<!dis)patch|neighbo|reduction|(^|_)ratio",
     re.I,
 )
 """Names of whole numbers that say what the operator is. Others may say what a shape says, too: blocks, lengths."""
