@@ -172,7 +172,9 @@ def test_what_numpy_computes_on_kept_arrays_is_counted(
     assert _seen(libraries, lambda x: type(_KEPT) is np.ndarray or compute()) == set()
 
 
-def test_errors_of_numpy_are_errors(libraries: Libraries) -> None:
+def test_errors_of_numpy_are_errors(libraries: Libraries, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RAISED", set())
+
     def wrong(x: torch.Tensor) -> None:
         with pytest.raises(ValueError, match="broadcast"):
             np.add(_KEPT, np.ones(8))
@@ -182,6 +184,12 @@ def test_errors_of_numpy_are_errors(libraries: Libraries) -> None:
             _KEPT.dot(np.ones(8))
 
     assert _seen(libraries, wrong) == {"numpy.add", "numpy.dot"}
+
+    def again(x: torch.Tensor) -> None:
+        with pytest.raises(ValueError, match="align"):
+            _KEPT.dot(np.ones(8))
+
+    assert _seen(libraries, again) == {"numpy.dot"}, "it counts, and its errors are its own from then on"
 
 
 def test_a_table_that_a_kernel_reads_is_no_work(libraries: Libraries) -> None:

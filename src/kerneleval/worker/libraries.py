@@ -464,13 +464,19 @@ _work = [0]
 """What was computed with in the block that is watched: whole numbers, and floating ones 64 times."""
 
 
+_RAISED: set[bytes] = set()
+"""Functions in C whose error was lost in a window: they count as work ever after, and tell no more of themselves."""
+
+
 @contextlib.contextmanager
 def _plain_arrays_are_heard() -> Iterator[None]:
     """Count what NumPy computes with floating numbers in arrays that are not followed. Ufuncs are heard of by their
     class, and functions in C by their definitions: whatever object, name or class of arrays leads there.
     """
     _work[0] = 0
-    definitions = [definition_of(one) for one in _IN_C]
+    definitions = [made for one in _IN_C if (made := definition_of(one)).name not in _RAISED]
+    for name in _RAISED:
+        _count(name.decode())
     had = [one.function for one in definitions]
     heard = [_heard(one) for one in definitions]
 
@@ -504,7 +510,8 @@ def _heard(definition: Definition) -> Any:
         _hear(name, values, sys._getframe(1))
         try:
             return call_in_c(function, owner, given, count, names)
-        except BaseException:  # noqa: BLE001 - it would be lost, and what comes out anything; so it is a SystemError
+        except BaseException:  # noqa: BLE001 - it is lost here, and what comes out is a SystemError
+            _RAISED.add(definition.name)
             return None
 
     return _AS_IT_COMES(heard)
