@@ -120,6 +120,13 @@ def test_what_rounds_to_zero_may_have_no_gradient() -> None:
         assert isinstance(compare([wrong], expectation), Mismatch)
 
 
+def test_rows_of_zeros_are_no_outputs_that_round_to_zero() -> None:
+    """A norm of zeros is 0 by the operator, not by rounding: nearly every gradient was taken for one at a jump."""
+    x = torch.zeros(40, 50, dtype=torch.float64)
+    share = lambda args: (1 / (args[0].abs().sum(-1, keepdim=True) + 2.0**-20).expand_as(args[0]),)  # noqa: E731
+    assert kinks.limits(share, [x], step=2.0**-25) == kinks.limits(share, [x]) == [None]
+
+
 def test_a_kink_is_where_the_gradient_jumps_however_little_the_inputs_move() -> None:
     x = torch.tensor([-1.0, 0.0, 1e-6, 1.0, 2.0, 2.0], dtype=torch.float64)
     (found,) = kinks.limits(lambda args: (3.0 * (args[0] > 0) + args[0],), [x])

@@ -122,15 +122,17 @@ def _jumps(here: torch.Tensor, far: torch.Tensor, near: torch.Tensor, shows: flo
 
 
 def _moved(args: Sequence[Any], turn: int, size: float, least: float) -> list[Any]:
-    """The arguments, each element moved by one to three times ``size`` of itself, or ``least`` if that is more; all by
-    other amounts, so that equal ones differ. The amounts are fixed and public.
+    """The arguments, each element moved by one to three times ``size`` of itself, or of ``least`` if that is more and
+    it is not 0; all by other amounts, so that equal ones differ. The amounts are fixed and public.
     """
 
     def moved(tensor: torch.Tensor, place: int) -> torch.Tensor:
         generator = torch.Generator(tensor.device).manual_seed(1000 * turn + place)
         steps = torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype, device=tensor.device).mul_(4).sub_(2)
         steps += steps.sign()  # in [-3, -1] or [1, 3]
-        sizes = tensor.abs().masked_fill_(tensor == 0, _ZERO).mul_(abs(size)).clamp_min_(least)
+        zero = tensor == 0
+        sizes = tensor.abs().masked_fill_(zero, _ZERO).mul_(abs(size))
+        sizes = torch.where(zero, sizes, sizes.clamp_min(least))
         return tensor + steps.mul_(math.copysign(1.0, size)) * sizes
 
     return [
