@@ -113,7 +113,7 @@ class Definition(ctypes.Structure):
 
 
 def definition_of(function: Any) -> Definition:
-    """What a function or a method in C is made of. All that were bound from it lead there."""
+    """The ``PyMethodDef`` of a function or method in C. All methods that were bound from it share it."""
     before = 0 if type(function) is BuiltinFunctionType else 3  # the class, the name and the full name of a method
     at = id(function) + object.__basicsize__ + before * ctypes.sizeof(ctypes.c_void_p)
     return ctypes.POINTER(Definition).from_address(at).contents
@@ -131,8 +131,8 @@ _CLOSED, _BY_VECTOR = 1 << 8, 1 << 11
 
 
 def set_call(kind: type, function: Any, by_vector: bool = False) -> None:
-    """Have objects of a class, and of those that inherit from it, be called by a function, although the class is in C.
-    ``by_vector``: past it, as before.
+    """Replace what calls the objects of a class in C, and of the classes that inherit from it. ``by_vector``: they have
+    a faster call beside ``__call__``, which is to be used again.
     """
     flags = _flags_of(kind)
     closed = flags.value & _CLOSED
@@ -229,7 +229,7 @@ _NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
 _FUNCTION: type = type(_NOTHING).__mro__[1]
 """What all functions that ``ctypes`` calls are instances of."""
 call_in_c: Callable[..., Any] = vars(_FUNCTION)["__call__"]
-"""Calls such a function, whatever was put around that."""
+"""The original call of such a function, whatever stands in its place."""
 
 _POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p)
 

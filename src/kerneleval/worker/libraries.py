@@ -131,7 +131,9 @@ _FOR_ITSELF = re.compile(r"ctypes\.util|distutils\b.*|multiprocessing\.resource_
 _RUNS_OTHERS = re.compile(
     r"(?:ba|da|k|z|c|tc|fi)?sh|busybox|env|(?:python|pypy|perl|ruby|lua|node|tclsh)[\d.]*|[gm]?awk|make"
 )
-"""Programs that run what they are told to, where a library other than the standard one starts them."""
+"""Shells, interpreters and the like: their arguments say what is run, so they count where an installed library starts
+them.
+"""
 
 _OF_EXCEPTIONS = frozenset(("_dl_find_object", "dl_iterate_phdr"))
 """What libraries that hold the run-time of C++ themselves call for exceptions."""
@@ -458,14 +460,14 @@ _IN_C = (
     *(_CORE[name] for name in ("interp", "interp_complex", "lexsort", "vdot")),
     *(one for one in vars(numpy.linalg.lapack_lite).values() if type(one) is BuiltinFunctionType),
 )
-"""What NumPy computes by that is no call of a ufunc."""
+"""Functions and methods that NumPy computes by, beside calls of ufuncs."""
 
 _work = [0]
-"""What was computed with in the block that is watched: whole numbers, and floating ones 64 times."""
+"""How many numbers NumPy computed with in the watched block; a floating one counts as 64."""
 
 
 _RAISED: set[bytes] = set()
-"""Functions in C whose error was lost in a window: they count as work ever after, and tell no more of themselves."""
+"""Functions in C whose error was lost in a window. From then on they count as work in each window, unreplaced."""
 
 
 @contextlib.contextmanager
@@ -496,7 +498,7 @@ def _plain_arrays_are_heard() -> Iterator[None]:
 
 
 def _heard(definition: Definition) -> Any:
-    """A function in C that tells of itself, and does what another one does."""
+    """A function in C that counts its call, and then calls the one of this definition."""
     function, name = _AS_IT_COMES(definition.function), definition.name.decode()
     by_array, with_names = definition.flags & _BY_ARRAY, definition.flags & _WITH_NAMES
 
@@ -522,8 +524,8 @@ def _object_at(place: int | None) -> Any:
 
 
 def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
-    """Count a function of NumPy's where much was computed with, and not for Triton's interpreter. The first of the
-    values is the ufunc, if it is one's call or method.
+    """Count a call of NumPy's, if the window has computed with many numbers by now and the caller is not Triton's
+    interpreter. The first of the values is the ufunc, if it is one's call or method.
     """
     is_own = issubclass(type(values[0]), np.ufunc) and not _is_brought(values[0])
     if elements := 0 if is_own else sum(map(_elements, values)):
