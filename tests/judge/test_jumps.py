@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import torch
@@ -15,9 +13,9 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, compare, matches
 from kerneleval.judge.oracle.expectation import Expectation
 from kerneleval.judge.probes.calls import BoundCase
-from kerneleval.judge.probes.repeats import Repeats
+from kerneleval.judge.probes.repeats import exchanged_call
 from kerneleval.judge.windows import inputs
-from kerneleval.records import Case, NotJudgedError, Protocol
+from kerneleval.records import Case, NotJudgedError
 from kerneleval.tasks import open_task
 from kerneleval.tasks.formats.jumps import Noise, jumps, noisy
 
@@ -207,8 +205,7 @@ def test_nobody_asks_whether_outputs_jump_to_exchange_elements(tmp_path, monkeyp
     asked = list[object]()
     monkeypatch.setattr(reference, "jumps", lambda *given: asked.append(given) or True)
     made = bound(tmp_path, "return x.softmax(-1)", rows=16)
-    repeats = Repeats(cast(Any, SimpleNamespace(task=made.task, device=made.device, protocol=Protocol())))
-    changed = repeats.changed(made, made.draw(3))
+    changed = exchanged_call(made, made.draw(3))
     assert changed is not None and not asked
 
 

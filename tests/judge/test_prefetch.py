@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,6 +99,22 @@ def test_cases_with_which_a_process_may_begin_are_drawn_first_and_kept() -> None
         assert [taken[1] for case in order if (taken := drawn_ahead.take(case))] == order
     assert [case for case, _ in drawing.drawn[:2]] == [planned[15], planned[10]]
     assert len(drawing.drawn) == 20, "each once"
+
+
+def test_calls_with_exchanged_elements_are_drawn_ahead_of_their_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing, planned, exchanged = Drawing(), cases(2), list[tuple[Case, str]]()
+
+    def exchange(_bound: Any, drawn: Case) -> None:
+        exchanged.append((drawn, threading.current_thread().name.split("_")[0]))
+
+    monkeypatch.setattr(cells, "exchanged_call", exchange)
+    special = [replace(case, distribution="nonfinite") for case in planned]
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over([*planned, *special]):
+        found = [drawn_ahead.take(case) for case in [*planned, *special]]
+        assert [ahead is not None and ahead[0].exchanged is not None for ahead in found] == [True, True, False, False]
+        assert [ahead[0].exchanged() for ahead in found[:2] if ahead and ahead[0].exchanged] == [None, None]
+    assert exchanged == [(case, "prefetch") for case in planned]
 
 
 def test_large_cases_wait_for_their_turn() -> None:

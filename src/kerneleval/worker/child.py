@@ -241,12 +241,12 @@ class Worker:
         return {"op": "weighted"}
 
     def on_arm(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A window is about to open: stay awake for it, on the processor where every worker waits. What a window takes
-        beyond its calls is gone through once, so that it is in the processor's caches whenever the last window was.
+        """A window is about to open: stay awake for it, on the processor where every worker waits. What a timed one
+        takes beyond its calls is gone through once, so that it is in the processor's caches whenever the last one was.
         """
         self.shared_processor = message["processor"]
         allow_processors(frozenset({self.shared_processor} - {-1}))
-        if self.device.spin_s:
+        if self.device.spin_s and message["timed"]:
             self._timed(lambda: None)
         self.spin_s = self.device.spin_s
         return {"op": "armed"}
@@ -277,8 +277,9 @@ class Worker:
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Describe the calls of the coming windows."""
-        self._leave_processor()
+        """Describe the calls of the coming windows; the first may open at once."""
+        if "window" not in message:
+            self._leave_processor()
         _allow_many_shapes()
         self._forget_recorded()
         self.results, self.slots = [], {}
@@ -291,6 +292,8 @@ class Worker:
         ]
         self.direction, self.uniform = message["direction"], message["times"] > 1
         self.input_bytes, self.room = message["input_bytes"], message["room"]
+        if "window" in message:
+            self.on_arm(message["window"])
         return {"op": "prepared"}
 
     def on_record(self, message: Mapping[str, Any]) -> dict[str, Any]:

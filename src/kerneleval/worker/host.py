@@ -292,7 +292,8 @@ class Worker:
         self._uncounted_s = 0.0
         self._stolen = StolenTime(self._family)
         self._bell: Bell | None = None
-        self._armed = False
+        self.armed: Mapping[str, Any] | None = None
+        """The window for which it stays awake, as :meth:`arm` was told."""
         self._unread_s = 0.0
         self._own: frozenset[int] = frozenset()
         self.charge: Callable[[float, float, float], str] = lambda took_s, own_s, compiled_s: ""
@@ -343,7 +344,7 @@ class Worker:
         """
         if message is not None:
             self.computed()  # else what was left unread would be taken for the answer to this
-        self._armed = False
+        self.armed = None
         limit = TimeLimit(timeout_s, longest_s)
         try:
             if message is not None:
@@ -370,13 +371,14 @@ class Worker:
         """Have calls made; when the worker said that they were (``perf_counter_ns``). It may say so on the bell alone:
         :meth:`computed` waits for its message. Raises WorkerError, WorkerFailure.
         """
-        if self._bell is None or not self._armed or not go.fits or limit.watched:
+        rings = self.armed is not None and self.armed["timed"]  # else another thread works here while this one looks
+        if self._bell is None or not rings or not go.fits or limit.watched:
             message = {"calls": [go.start, go.stop], "rounds": go.rounds, "recorded": go.recorded}
             longest_s = limit.longest_s
             self.request("go", message, "computed", timeout_s=limit.calls_s, spin_s=spin_s, longest_s=longest_s)
             return time.perf_counter_ns()
         self._bell.ring(go)
-        self._armed, self._unread_s = False, limit.calls_s
+        self.armed, self._unread_s = None, limit.calls_s
         with self._counted():
             ended = self._bell.ended(spin_s)
         if ended:
@@ -384,12 +386,12 @@ class Worker:
         self.computed()
         return time.perf_counter_ns()
 
-    def arm(self, processor: int, spin_s: float = 0.0) -> None:
-        """A window is about to open: the worker is to stay awake, on that processor (-1: any). Raises WorkerError,
-        WorkerFailure.
+    def arm(self, window: Mapping[str, Any], spin_s: float = 0.0) -> None:
+        """A window is about to open: the worker is to stay awake, on ``processor`` (-1: any); if ``timed``, it goes
+        through an empty one first. Raises WorkerError, WorkerFailure.
         """
-        self.request("arm", {"processor": processor}, "armed", timeout_s=ANSWER_S, spin_s=spin_s)
-        self._armed = True
+        self.request("arm", window, "armed", timeout_s=ANSWER_S, spin_s=spin_s)
+        self.armed = window
 
     def computed(self) -> None:
         """Wait for the message that calls were made, if only the bell said so. Raises WorkerError, WorkerFailure."""

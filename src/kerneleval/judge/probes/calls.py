@@ -197,6 +197,8 @@ class BoundCase:
         if case.direction == "backward":
             self.wanted = tuple(i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable)
         self.weights: dict[str, torch.Tensor] | None = None
+        self.exchanged: Callable[[], Drawn | None] | None = None
+        """The first call with elements exchanged, where it was drawn ahead (``repeats.exchanged_call``)."""
         self.native_on = reference.native_place(device)
 
     def arguments(self, seed: int) -> list[Any]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -22,7 +22,7 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import own_threads
 from kerneleval.judge.probes.calls import BoundCase, Calibrated, Calls, Drawn, mutation, other_scalars, with_names
 from kerneleval.judge.probes.far import FarOffsets, room_bytes
-from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats, computes
+from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats, computes, exchanged_call, is_plain
 from kerneleval.judge.probes.void import void
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, place, raised
@@ -311,9 +311,27 @@ def is_beyond_its_file(task: Task, case: Case) -> bool:
     return any(not value or is_of_constructor(name) for name, value in others)
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """What a thread makes of one case."""
+
+    drawn: Future[tuple[BoundCase, Drawn]]
+    exchanged: Future[Drawn | None] | None
+
+    def cancel(self) -> bool:
+        """Whether nothing of it had begun, and nothing will."""
+        return self.drawn.cancel()
+
+    def result(self) -> tuple[BoundCase, Drawn]:
+        bound, drawn = self.drawn.result()
+        bound.exchanged = self.exchanged.result if self.exchanged is not None else None
+        return bound, drawn
+
+
 class Prefetch:
-    """First calls of cases, drawn with their expectations in one thread: while the candidate is loaded, and on an
-    accelerator beside its calls. On a host what is not begun by then is drawn in its turn.
+    """First calls of cases, and on an accelerator those with exchanged elements too, drawn with their expectations in
+    one thread: while the candidate is loaded, and on an accelerator beside its calls. On a host what is not begun by
+    then is drawn in its turn.
 
     Only operators' small cases are drawn ahead: weights of module problems are revealed to the worker when a case is
     bound, and large tensors fill the device.
@@ -329,7 +347,7 @@ class Prefetch:
         self._coming: deque[Case] = deque()
         self._position: dict[Case, int] = {}
         self._begins: frozenset[Case] = frozenset()
-        self._drawn: dict[Case, Future[tuple[BoundCase, Drawn]]] = {}
+        self._drawn: dict[Case, _Ahead] = {}
         self._thread: ThreadPoolExecutor | None = None
 
     @contextmanager
@@ -367,14 +385,14 @@ class Prefetch:
         """
         if not self._beside_calls:
             self._coming.clear()
-            self._drawn = {case: future for case, future in self._drawn.items() if not future.cancel()}
-        future = self._drawn.pop(case, None)
+            self._drawn = {case: ahead for case, ahead in self._drawn.items() if not ahead.cancel()}
+        ahead = self._drawn.pop(case, None)
         if case not in self._begins:
             self._drop_before(case)
         self._go_on()
-        if future is not None:
+        if ahead is not None:
             with suppress(InfrastructureError, torch.OutOfMemoryError):  # memory that was taken then may be free now
-                return future.result()
+                return ahead.result()
         return None
 
     def _drop_before(self, case: Case) -> None:
@@ -386,12 +404,14 @@ class Prefetch:
             self._drawn.pop(held).cancel()
 
     def _go_on(self) -> None:
-        room = _HELD_BYTES - sum(map(self._bytes, self._drawn))
+        room = _HELD_BYTES - sum(self._bytes(c) * (1 + (a.exchanged is not None)) for c, a in self._drawn.items())
         while self._thread is not None and self._coming and room > 0:
             case = self._coming.popleft()
             if (nbytes := self._bytes(case)) <= _PREFETCH_BYTES:
-                self._drawn[case] = self._thread.submit(self._draw, case)
-                room -= nbytes
+                drawn = self._thread.submit(self._draw, case)
+                twice = self._beside_calls and is_plain(case)
+                self._drawn[case] = _Ahead(drawn, self._thread.submit(self._exchange, drawn) if twice else None)
+                room -= (1 + twice) * nbytes
 
     def _bytes(self, case: Case) -> int:
         return self._task.bytes(case.dims_map, case.dtype)
@@ -400,6 +420,10 @@ class Prefetch:
         with own_threads(self._bytes(case)):
             bound = self._bind(case)
             return bound, bound.draw(new_secret())
+
+    @staticmethod
+    def _exchange(drawn: Future[tuple[BoundCase, Drawn]]) -> Drawn | None:
+        return exchanged_call(*drawn.result())
 
 
 def opening(task: Task, planned: Sequence[Case]) -> list[Case]:

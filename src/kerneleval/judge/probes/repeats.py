@@ -12,6 +12,7 @@ import math
 import secrets
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,17 @@ from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.judge.windows.modules import alike, moved, reveal_weights, split
 from kerneleval.judge.windows.protocol import raised
-from kerneleval.records import LAYOUTS, Case, Failed, NotJudgedError, Outcome, Passed, UsageError, new_secret
+from kerneleval.records import (
+    LAYOUTS,
+    Case,
+    Failed,
+    InfrastructureError,
+    NotJudgedError,
+    Outcome,
+    Passed,
+    UsageError,
+    new_secret,
+)
 from kerneleval.worker.host import WorkerError
 
 _MANY, _MANY_BYTES = 10, 1 << 20
@@ -63,16 +74,14 @@ class Repeats:
 
         A module problem may fill the device with one call's inputs, and is then called once in each window.
         """
-        if case.distribution != "standard" or case.layout != "contiguous" or case.shape_category == "edge":
-            return False
-        return not self._calls.task.module or call_layout.nbytes <= _SMALL_MODULE_BYTES
+        return is_plain(case) and (not self._calls.task.module or call_layout.nbytes <= _SMALL_MODULE_BYTES)
 
     def judge(self, bound: BoundCase, first: Drawn) -> Outcome:
         """The outcome of two windows: two calls whose inputs differ by few elements, then the same two in exchanged
         places, once for each direction and dtype with more calls, and with each argument changed alone
         (``docs/correctness.md``).
         """
-        changed = self.changed(bound, first)
+        changed = _drawn_ahead(bound, first)
         if changed is not None:
             self._reserve(bound, first, self._further(bound, first))
         outcome = self._calls.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
@@ -123,49 +132,14 @@ class Repeats:
         few elements differ or, where that changes no output (``exp`` of small numbers in half types), two of standard
         values. None: there is nothing to exchange.
         """
-        changed = self.changed(bound, first)
+        changed = exchanged_call(bound, first)
         if changed is not None and not matches(first.expectation.native, changed.expectation):
             return bound, first, changed
         if bound.case.distribution != "standard":
             bound = self._calls.bind(replace(bound.case, distribution="standard"))
             first = bound.draw(new_secret())
-            changed = self.changed(bound, first)
+            changed = exchanged_call(bound, first)
         return None if changed is None else (bound, first, changed)
-
-    def changed(self, bound: BoundCase, drawn: Drawn) -> Drawn | None:
-        """The same call with secret elements of its inputs exchanged; None where there is nothing to exchange.
-
-        What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
-        where that is enough for the old outputs to be wrong, else most of them. Where the old outputs stay right
-        whatever moves (a sum of all elements), it is a call drawn anew.
-        """
-        if bound.problem is not None and bound.problem.related:  # what follows from another argument would not any more
-            return bound.draw(new_secret())
-        placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
-        integers = not self._calls.task.module  # of a module problem's the meaning is not known
-        moving = {id(t) for t, slot in placed if (integers or t.is_floating_point()) and _free(t, slot)}
-        whole = not moving and not drawn.grads
-        if whole:  # nothing but integers of unknown meaning: the reference raises where they may not be exchanged
-            moving = {id(t) for t, slot in placed if t.dtype != torch.bool and _free(t, slot)}
-        if not moving:
-            return None
-
-        def moved(values: Sequence[Any], part: float) -> list[Any]:
-            return [_exchanged(v, slots[id(v)], part, generator) if id(v) in moving else v for v in values]
-
-        slots = {id(tensor): slot for tensor, slot in placed}
-        generator = inputs.stream(new_secret(), "exchange", self._calls.device.judge_device)
-        for part in _MOVING_PARTS:
-            try:
-                changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
-            except UsageError as error:  # a file may take nothing but sorted numbers
-                if not whole and (integers or isinstance(error, NotJudgedError)):
-                    raise
-                return None
-            if not matches(drawn.expectation.native, changed.expectation, steps=False):
-                return changed
-        fresh = bound.draw(new_secret())  # no order of the elements changes a sum
-        return changed if matches(drawn.expectation.native, fresh.expectation, steps=False) else fresh
 
     def _reserve(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
         """Have shared memory for two calls and this many further ones. If it grew for the second window, no tensor of
@@ -249,6 +223,55 @@ class Repeats:
             return [number_of_all_types(draw(0.8, 0.95) * a) if isinstance(a, float) else a for a in args]
         known = other_scalars(self._calls.task, bound.case, larger=True)
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
+
+
+def _drawn_ahead(bound: BoundCase, first: Drawn) -> Drawn | None:
+    """As :func:`exchanged_call`, unless another thread has called it for this first call."""
+    if bound.exchanged is not None:
+        with suppress(InfrastructureError, torch.OutOfMemoryError):  # memory that was taken then may be free now
+            return bound.exchanged()
+    return exchanged_call(bound, first)
+
+
+def is_plain(case: Case) -> bool:
+    """Whether a case has neither special values nor strides nor a size at an end."""
+    return (case.distribution, case.layout) == ("standard", "contiguous") and case.shape_category != "edge"
+
+
+def exchanged_call(bound: BoundCase, drawn: Drawn) -> Drawn | None:
+    """The same call with secret elements of its inputs exchanged; None where there is nothing to exchange.
+
+    What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
+    where that is enough for the old outputs to be wrong, else most of them. Where the old outputs stay right
+    whatever moves (a sum of all elements), it is a call drawn anew.
+    """
+    if bound.problem is not None and bound.problem.related:  # what follows from another argument would not any more
+        return bound.draw(new_secret())
+    placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
+    integers = not bound.task.module  # of a module problem's the meaning is not known
+    moving = {id(t) for t, slot in placed if (integers or t.is_floating_point()) and _free(t, slot)}
+    whole = not moving and not drawn.grads
+    if whole:  # nothing but integers of unknown meaning: the reference raises where they may not be exchanged
+        moving = {id(t) for t, slot in placed if t.dtype != torch.bool and _free(t, slot)}
+    if not moving:
+        return None
+
+    def moved(values: Sequence[Any], part: float) -> list[Any]:
+        return [_exchanged(v, slots[id(v)], part, generator) if id(v) in moving else v for v in values]
+
+    slots = {id(tensor): slot for tensor, slot in placed}
+    generator = inputs.stream(new_secret(), "exchange", bound.device.judge_device)
+    for part in _MOVING_PARTS:
+        try:
+            changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
+        except UsageError as error:  # a file may take nothing but sorted numbers
+            if not whole and (integers or isinstance(error, NotJudgedError)):
+                raise
+            return None
+        if not matches(drawn.expectation.native, changed.expectation, steps=False):
+            return changed
+    fresh = bound.draw(new_secret())  # no order of the elements changes a sum
+    return changed if matches(drawn.expectation.native, fresh.expectation, steps=False) else fresh
 
 
 def drawn_together(

@@ -202,18 +202,21 @@ class Runner:
         """Tell the worker the layout of the coming windows."""
         self.begin_preparing(layout)()
 
-    def begin_preparing(self, layout: WindowLayout) -> Callable[[], None]:
-        """The same without waiting: what is returned waits, and raises WorkerError, WorkerFailure as :meth:`window`."""
+    def begin_preparing(self, layout: WindowLayout, window: Mapping[str, Any] | None = None) -> Callable[[], None]:
+        """The same without waiting: what is returned waits, and raises WorkerError, WorkerFailure as :meth:`window`.
+        ``window``: the first opens at once; what :meth:`Worker.arm` is told of it.
+        """
         if layout is self._layout:
             return lambda: None
         self.reserve(layout.input_bytes, layout.output_bytes)
         message = layout.message()
         for call in message["calls"] if self.trusted else ():
             call["shared"] = []
-        self.worker.tell("prepare", message)
+        self.worker.tell("prepare", message | ({"window": window} if window else {}))
 
         def prepared() -> None:
-            self.worker.request("prepare", None, "prepared", timeout_s=ANSWER_S)
+            self.worker.request("prepare", None, "prepared", timeout_s=ANSWER_S, spin_s=self.device.spin_s)
+            self.worker.armed = window
             self._layout = layout
 
         return prepared
@@ -288,7 +291,7 @@ class Runner:
             WorkerFailure: its process is gone.
         """
         layout = buffer.layout
-        self.prepare(layout)
+        self.begin_preparing(layout, self._opening(timed))()
         offsets = layout.shuffled_output_offsets() if places is None else places
         outputs = self._snapshot(layout.output_bytes, timed)  # before the clock starts
         revealed, started = self._open(buffer, cut, timed)
@@ -325,7 +328,8 @@ class Runner:
         # on a host by one thread: no helper thread is woken from here on, so the time since counts as waiting for them
         alone = self.device.pauses and buffer.layout.input_bytes < _SMALL_BYTES
         began = time.perf_counter_ns() if alone else 0
-        self.worker.arm(self._processor, self.device.spin_s)
+        if self.worker.armed is None:
+            self.worker.arm(self._opening(timed), self.device.spin_s)
         with self.still(), own_threads() if alone else nullcontext():
             revealed = time.perf_counter_ns()
             self.reveal(buffer)
@@ -337,6 +341,9 @@ class Runner:
                 self.device.synchronize()
         return revealed, self._opened_ns()
 
+    def _opening(self, timed: bool) -> dict[str, Any]:
+        return {"processor": self._processor, "timed": timed}
+
     def _opened_ns(self) -> int:
         """When the worker could begin with what was revealed just now: it was paused, and is not looked at any more."""
         return self.worker.released_ns if self.device.pauses else time.perf_counter_ns()
@@ -346,7 +353,7 @@ class Runner:
         self.worker.request(
             "graphs", {"calls": [first, stop], "recorded": recorded}, "graphed", timeout_s=limit.calls_s
         )
-        self.worker.arm(self._processor, self.device.spin_s)
+        self.worker.arm(self._opening(timed=True), self.device.spin_s)
         with self.still():
             # once more, so that device and worker are as they are after any reveal: it takes the device 0.15 ms to go
             # on with another process, and the host is 0.05 ms late where it need not
