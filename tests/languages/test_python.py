@@ -523,6 +523,46 @@ print(json.dumps(counts))
     assert json.loads(out) == [{"double": 1}, {"double": 2}]
 
 
+@pytest.mark.parametrize(
+    ("imported", "language"),
+    [
+        ("import triton.language as language", "language."),
+        ("import triton", "triton.language."),
+        ("import triton\nfrom triton.language import core", "core."),
+        ("import triton\nfrom triton.language import arange, constexpr, load, program_id, store", ""),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True], ids=["of the module", "of a function"])
+def test_triton_kernels_name_the_language_as_compiled_ones_may(interpreted, imported, language, inside):
+    """Also in the function that makes a kernel, whose variables it then uses; a dead weak reference is no matter."""
+    text = f"""
+import torch, triton
+{imported}
+@triton.jit
+def twice(v):
+    return v * 2
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, twice(tl.load(x + at, mask=at < n)), mask=at < n)
+""".replace("tl.", language)
+    if inside:
+        text = textwrap.indent(text, "    ").replace("\n    ", "\ndef made():\n    ", 1) + "    return double\n"
+        text += "import torch, triton\ndouble = made()\n"
+    text += "class Gone: pass\nimport weakref\ngone = weakref.proxy(Gone())\n"
+    text += (
+        "def gelu(x):\n    out = torch.zeros_like(x)\n    double[(4,)](x, out, x.numel(), BLOCK=32)\n    return out\n"
+    )
+    interpreted(
+        PRELUDE
+        + f"""
+loaded = load({text!r})
+assert torch.equal(loaded.forward([x], (), {{}}), 2 * x)
+assert torch.equal(loaded.forward([x], (), {{}}), 2 * x)
+"""
+    )
+
+
 @pytest.mark.parametrize("before", ["", BEFORE_3_6], ids=["now", "before 3.6"])
 def test_autotuned_triton_kernels_run_in_the_interpreter(interpreted, before):
     source = (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
 import os
 from collections.abc import Mapping
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from kerneleval.languages.common.base import LoadError, register
@@ -63,6 +66,7 @@ class Triton(PythonLanguage):
             _autotune_without_clock()
             _floats_as_compiled()
             _functions_of_the_language_once()
+            _names_as_compiled()
 
     def is_entry(self, value: Any) -> bool:
         """Kernels themselves need a grid, so they are no entry points."""
@@ -192,3 +196,52 @@ def _functions_of_the_language_once() -> None:
 
     patched.names = names  # type: ignore[attr-defined]
     interpreter._patch_builtin = patched
+
+
+def _names_as_compiled() -> None:
+    """Lets interpreted kernels have the names that compiled ones may have: variables of the function that makes the
+    kernel, single functions of Triton's language, and this language and its ``constexpr`` under any name.
+
+    The interpreter runs a copy of the kernel, which sees global names alone. It looks for the language among these,
+    and compares each of them, which a dead weak reference cannot stand.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    kind: Any = interpreter.FunctionRewriter
+    execute, patch = kind._compile_and_exec, interpreter._patch_lang
+    if execute.__module__ == __name__:
+        return
+
+    def compile_and_exec(self: Any, tree: Any) -> Any:
+        name = self.fn.__name__
+        if given := _given(self.fn):
+            names = ", ".join(given)
+            inside = ast.parse(f"def __made__({names}): return {name}\n{name} = __made__({names})")
+            inside.body[0].body[:0] = tree.body  # type: ignore[attr-defined]
+            tree, self.kwargs = inside, self.kwargs | given
+        made = execute(self, tree)
+        made.__annotations__ = self.fn.__annotations__
+        return made
+
+    def patched(kernel: Any) -> Any:
+        return patch(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+
+    kind._compile_and_exec, interpreter._patch_lang = compile_and_exec, patched
+
+
+def _given(kernel: Any) -> dict[str, Any]:
+    """Variables of the function that made a kernel, and functions of Triton's language by bare names: each as it is in
+    the language when it is called.
+    """
+    import triton.language as tl
+
+    def of_language(name: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(tl, name)(*args, **kwargs)
+
+    names = inspect.getclosurevars(kernel)
+    given = dict(names.nonlocals)
+    for name, value in {**names.globals, **names.nonlocals}.items():
+        if type(value) is FunctionType and tl.core.is_builtin(value) and hasattr(tl, value.__name__):
+            given[name] = functools.partial(of_language, value.__name__)
+    return given
