@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
 __all__ = [
@@ -113,8 +113,8 @@ class Definition(ctypes.Structure):
 
 
 def definition_of(function: Any) -> Definition:
-    """The ``PyMethodDef`` of a function or method in C. All methods that were bound from it share it."""
-    before = 0 if type(function) is BuiltinFunctionType else 3  # the class, the name and the full name of a method
+    """The ``PyMethodDef`` of a function or method in C or Cython. All methods that were bound from it share it."""
+    before = 3 if type(function) is MethodDescriptorType else 0  # the class, the name and the full name of a method
     at = id(function) + object.__basicsize__ + before * ctypes.sizeof(ctypes.c_void_p)
     return ctypes.POINTER(Definition).from_address(at).contents
 

@@ -1,10 +1,9 @@
-"""What other libraries than PyTorch compute for a candidate: NumPy and SciPy on arrays over its tensors, functions of
-known libraries that it looked up by ``ctypes``, and those that native code of its own is linked with. BLAS in functions
-that Numba compiled: ``languages/numba.py``.
+"""What other libraries than PyTorch compute for a candidate: NumPy and SciPy, functions of known libraries that it
+looked up by ``ctypes``, and those that native code of its own is linked with. BLAS in functions that Numba compiled:
+``languages/numba.py``.
 
-While a window is recorded, arrays are followed from ``Tensor.numpy`` on, and NumPy's ufuncs and its functions in C tell
-of themselves. Names are heard from when the candidate is loaded. ``observing.py`` uses it; what it cannot see stands in
-``docs/threat-model.md``.
+While a window is recorded, NumPy's ufuncs and its functions in C tell of themselves. Names are heard from when the
+candidate is loaded. ``observing.py`` uses it; what it cannot see stands in ``docs/threat-model.md``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import _posixsubprocess
 import contextlib
 import ctypes
 import functools
-import gc
 import importlib
 import os
 import re
@@ -28,7 +26,8 @@ from typing import Any
 
 import numpy as np
 import numpy.fft
-import numpy.linalg.lapack_lite
+import numpy.random
+from numpy.linalg import lapack_lite
 
 from kerneleval.languages.binaries.elf import COMPUTES, LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
@@ -68,12 +67,6 @@ _TOOLS = frozenset(
 """Packages that compile and launch what they are given, those whose functions are followed or looked for, and those
 that compute nothing of tensors."""
 
-_forget_methods = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
-"""Called when the methods of a class were changed past it."""
-
-_get_referents = gc.get_referents
-"""Bound before the candidate is loaded."""
-
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 _OF_TRITON = re.compile(r"(?:__triton_launcher|cuda_utils|hip_utils)[\w.-]*\.so")
@@ -84,20 +77,9 @@ _OF_DRIVERS = re.compile(r"/memfd:|/dev/(?!shm/)")
 
 _SETTINGS = re.compile(r"(?i:_(?:get|set)_)|GetVersion|SetStream")
 
-_PLUMBING = frozenset(
-    re.findall(
-        r"\w+",
-        "array_split atleast_1d atleast_2d broadcast_arrays broadcast_to concatenate copy copyto dsplit empty_like "
-        "expand_dims flip full_like hsplit hstack iscomplexobj isrealobj may_share_memory moveaxis ndim ones_like "
-        "ravel repeat reshape result_type rollaxis rot90 shape shares_memory size split squeeze stack swapaxes tile "
-        "transpose vsplit vstack zeros_like",
-    )
-)
-"""Functions of NumPy that compute nothing: allocation, views, copies."""
-
 _METHODS = (
-    *("argmax", "argmin", "argpartition", "argsort", "cumprod", "cumsum", "dot", "partition", "round", "searchsorted"),
-    *("sort", "trace"),
+    *("argmax", "argmin", "argpartition", "argsort", "choose", "compress", "cumprod", "cumsum", "dot", "partition"),
+    *("round", "searchsorted", "sort", "take", "trace"),
 )
 """Methods of arrays that compute and are neither ufuncs nor functions of NumPy's."""
 
@@ -141,19 +123,8 @@ _OF_EXCEPTIONS = frozenset(("_dl_find_object", "dl_iterate_phdr"))
 _LOADS = LOADER | {"clone", "fork", "syscall", "vfork"}
 """Functions of the C library that find others' functions, or start a process."""
 
-_CONVERTERS = (
-    *("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "from_dlpack", "frombuffer", "fromfile"),
-    *("fromiter", "fromstring", "require"),
-)
-"""Functions of NumPy that give plain arrays over the same content, or over memory that something else names."""
-
-_MAKERS = ("arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros")
-"""Functions of NumPy that give arrays for a kernel to write to."""
-
-_SMALL = 64
-"""An array of fewer elements that is made of Python's own values may be a shape or a table, and is not followed."""
-
-_OWN_VALUES = (bool, bytes, complex, float, int, list, np.generic, np.ndarray, range, str, tuple)
+_MANY = 64
+"""A window that computes with fewer floating numbers, or its square of whole ones, may have made sizes or a table."""
 
 
 class Libraries:
@@ -209,7 +180,7 @@ class Libraries:
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
         elif event in _BY_ADDRESS:
             if not _is_of_library(sys._getframe().f_back):
-                self._looked_up[f"ctypes.{_BY_ADDRESS[event]}"] = 1  # arrays over such memory are not followed
+                self._looked_up[f"ctypes.{_BY_ADDRESS[event]}"] = 1
         elif event in _STARTING:
             if _is_for_candidate(sys._getframe().f_back, _program(event, arguments)):
                 self._started(event)
@@ -273,22 +244,10 @@ class Libraries:
         return sorted(self._packages)
 
     @contextlib.contextmanager
-    def followed(self, seen: dict[str, int]) -> Iterator[None]:
-        """Count what NumPy and SciPy compute in the block on arrays over tensors, ``numpy.name`` -> calls."""
-        import torch
-
+    def heard(self, seen: dict[str, int]) -> Iterator[None]:
+        """Count what NumPy and SciPy compute in the block, ``numpy.name`` -> calls."""
         _COUNTS.clear()
-        with contextlib.ExitStack() as stack:
-            made = (*_CONVERTERS, *_MAKERS)
-            owners = [(torch.Tensor, ("__array__",)), (np, made), (np.ctypeslib, ("as_array",))]
-            if compiled := sys.modules.get("numba.core.registry"):
-                owners.append((compiled.CPUDispatcher, ("__call__",)))
-            for owner, names in owners:
-                for name in names:
-                    stack.enter_context(_replaced(owner, name))
-            stack.enter_context(_replaced_in_base(torch._C.TensorBase, "numpy"))
-            stack.enter_context(calls_by_ctypes(self._hear_of_call))
-            stack.enter_context(_plain_arrays_are_heard())
+        with calls_by_ctypes(self._hear_of_call), _numpy_is_heard():
             yield
         seen |= _COUNTS
 
@@ -388,65 +347,14 @@ def _is_past_the_dispatcher(name: str) -> bool:
     return not _ALLOCATES.match(base) and hasattr(torch.ops.aten, base)
 
 
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str) -> Iterator[None]:
-    """A function that gives arrays, replaced by one whose arrays are followed: always where it is a tensor's, else
-    where the first argument is no value of Python's own, or much of it. What was inherited is so again afterwards.
-    """
-    own, original, always = name in vars(owner), getattr(owner, name), isinstance(owner, type)
-
-    @functools.wraps(original)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        table = made.dtype.kind in "biu" and name not in ("empty", "zeros") if name in _MAKERS else False
-        if table or (name in _MAKERS and _is_of_library(sys._getframe().f_back)):
-            return made
-        own_value = bool(args) and isinstance(args[0], _OWN_VALUES)
-        if always or isinstance(args[0] if args else None, Followed) or not (own_value or name == "fromiter"):
-            return _followed(made)
-        plain = isinstance(args[0], np.ndarray) or getattr(made, "size", 0) < _SMALL
-        return made if plain else _followed(made)
-
-    del function.__wrapped__
-
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        if own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
-
-
-@contextlib.contextmanager
-def _replaced_in_base(owner: type, name: str) -> Iterator[None]:
-    """The same of a method of a class in native code, which every way to call it finds: ``super()`` too."""
-    (names,) = _get_referents(owner.__dict__)
-    original = names[name]
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return _followed(original(*args, **kwargs))
-
-    try:
-        names[name] = functools.wraps(original)(method)
-        del method.__wrapped__  # type: ignore[attr-defined]
-        _forget_methods(owner)
-        yield
-    finally:
-        names[name] = original
-        _forget_methods(owner)
-
-
 _COUNTS: dict[str, int] = {}
-"""How often each function of NumPy computed with followed arrays."""
-
+"""How often each function of NumPy computed."""
 
 _size_of, _dtype_of, _as_array = np.ndarray.size.__get__, np.ndarray.dtype.__get__, np.asarray
 _call_of_ufunc: Callable[..., Any] = vars(np.ufunc)["__call__"]
-_WITH_NAMES, _BY_ARRAY = 0x0002, 0x0080
-"""``METH_KEYWORDS`` and ``METH_FASTCALL`` of CPython's ``methodobject.h``: arguments come by names too, and in an array
-with their number.
+_VALUES, _WITH_NAMES, _BY_ARRAY = 0x0001, 0x0002, 0x0080
+"""``METH_VARARGS``, ``METH_KEYWORDS`` and ``METH_FASTCALL`` of CPython's ``methodobject.h``: arguments come in a tuple,
+by names too, and in an array with their number.
 """
 
 _AS_IT_COMES = ctypes.PYFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 4)
@@ -457,8 +365,18 @@ _IN_C = (
     *(vars(np.ndarray)[name] for name in _METHODS),
     *(vars(np.ufunc)[name] for name in ("accumulate", "at", "outer", "reduce", "reduceat")),
     *(_CORE[name] for name in ("bincount", "c_einsum", "correlate", "correlate2", "count_nonzero", "dot", "inner")),
-    *(_CORE[name] for name in ("interp", "interp_complex", "lexsort", "vdot")),
-    *(one for one in vars(numpy.linalg.lapack_lite).values() if type(one) is BuiltinFunctionType),
+    *(_CORE[name] for name in ("interp", "interp_complex", "lexsort", "putmask", "vdot", "where")),
+    *(
+        one
+        for owner in (
+            lapack_lite,
+            getattr(np.fft, "_pocketfft_internal", None),
+            np.random.Generator,
+            np.random.RandomState,
+        )
+        for name, one in getattr(owner, "__dict__", {}).items()
+        if name[0] != "_" and (type(one) is BuiltinFunctionType or type(one).__name__ == "cython_function_or_method")
+    ),
 )
 """Functions and methods that NumPy computes by, beside calls of ufuncs."""
 
@@ -466,19 +384,19 @@ _work = [0]
 """How many numbers NumPy computed with in the watched block; a floating one counts as 64."""
 
 
-_RAISED: set[bytes] = set()
-"""Functions in C whose error was lost in a window. From then on they count as work in each window, unreplaced."""
+_RAISED: set[str] = set()
+"""Functions in C whose error was lost in a window. From then on they count as work, and none is replaced any more."""
 
 
 @contextlib.contextmanager
-def _plain_arrays_are_heard() -> Iterator[None]:
-    """Count what NumPy computes with floating numbers in arrays that are not followed. Ufuncs are heard of by their
-    class, and functions in C by their definitions: whatever object, name or class of arrays leads there.
+def _numpy_is_heard() -> Iterator[None]:
+    """Count what NumPy computes, on whatever arrays. Ufuncs are heard of by their class, and functions in C by their
+    definitions: whatever object, name or class of arrays leads there.
     """
     _work[0] = 0
-    definitions = [made for one in _IN_C if (made := definition_of(one)).name not in _RAISED]
+    definitions = [] if _RAISED else [one for one in map(definition_of, _IN_C) if one.flags & (_VALUES | _BY_ARRAY)]
     for name in _RAISED:
-        _count(name.decode())
+        _count(name)
     had = [one.function for one in definitions]
     heard = [_heard(one) for one in definitions]
 
@@ -513,7 +431,7 @@ def _heard(definition: Definition) -> Any:
         try:
             return call_in_c(function, owner, given, count, names)
         except BaseException:  # noqa: BLE001 - it is lost here, and what comes out is a SystemError
-            _RAISED.add(definition.name)
+            _RAISED.add(name)
             return None
 
     return _AS_IT_COMES(heard)
@@ -533,7 +451,7 @@ def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename not in _interpreters():
             _work[0] += elements
-            if _work[0] >= _SMALL * _SMALL:
+            if _work[0] >= _MANY * _MANY:
                 _count(name)
 
 
@@ -559,7 +477,7 @@ def _elements(value: Any) -> int:
         if made is None or not made.ndim:
             return 0
         value = made
-    return int(_size_of(value)) * (1 if _dtype_of(value).kind in "biu" else _SMALL)
+    return int(_size_of(value)) * (1 if _dtype_of(value).kind in "biu" else _MANY)
 
 
 def _is_brought(ufunc: Any) -> bool:
@@ -567,80 +485,5 @@ def _is_brought(ufunc: Any) -> bool:
     return ufunc in _UFUNCS or getattr(sys.modules.get("scipy.special"), ufunc.__name__, None) is ufunc
 
 
-class Followed(np.ndarray[Any, Any]):
-    """An array that counts what is computed with it, and gives such arrays."""
-
-    @property
-    def base(self) -> Any:
-        """See NumPy's attribute."""
-        return _followed(np.ndarray.base.__get__(self))
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """See NumPy's protocol."""
-        if _is_brought(ufunc):
-            _count(ufunc.__name__)
-        given = kwargs.get("out")
-        made = getattr(ufunc, method)(*_bare(inputs), **_bare(kwargs))
-        if given is not None:
-            return given[0] if len(given) == 1 else given
-        return _followed(made)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """See NumPy's protocol."""
-        if func.__name__ not in _PLUMBING:
-            _count(func.__name__)
-        return _followed(func(*_bare(args), **_bare(kwargs)))
-
-    def view(self, *args: Any, **kwargs: Any) -> Any:
-        """See NumPy's method. Arrays of other classes are not followed: that one was made is counted."""
-        made = np.ndarray.view(self, *args, **kwargs)
-        if type(made) in (np.ndarray, Followed):
-            return _followed(made)
-        _count("view")
-        return made
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        """See NumPy's protocol."""
-        return _followed(np.ndarray.__array__(self, *args, **kwargs))
-
-    def resize(self, *shape: Any, refcheck: bool = True) -> None:
-        """See NumPy's method. Who follows it holds references of its own."""
-        np.ndarray.resize(self, *shape, refcheck=False)
-
-    def __reduce__(self) -> Any:
-        """Elsewhere, as in another process, it is a plain array, which is not followed: that it was made is counted."""
-        _count("ndarray.__reduce__")
-        return np.ndarray.view(self, np.ndarray).__reduce__()
-
-
-def _counting(name: str) -> Callable[..., Any]:
-    """A method of arrays that counts itself."""
-    plain = getattr(np.ndarray, name)
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _count(f"ndarray.{name}")
-        return _followed(plain(_bare(self), *_bare(args), **_bare(kwargs)))
-
-    return method
-
-
-for _name in _METHODS:
-    setattr(Followed, _name, _counting(_name))
-
-
 def _count(name: str) -> None:
     _COUNTS[f"numpy.{name}"] = _COUNTS.get(f"numpy.{name}", 0) + 1
-
-
-def _followed(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.ndim:
-        return np.ndarray.view(value, Followed)
-    return tuple(map(_followed, value)) if type(value) is tuple else value
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, Followed):
-        return np.ndarray.view(value, np.ndarray)
-    if type(value) in (list, tuple):
-        return type(value)(map(_bare, value))
-    return {key: _bare(one) for key, one in value.items()} if type(value) is dict else value

@@ -118,7 +118,7 @@ class Observing:
         with contextlib.ExitStack() as stack:
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(self._stance("force_eager"))
-            stack.enter_context(self._libraries.followed(self._others))
+            stack.enter_context(self._libraries.heard(self._others))
             stack.enter_context(everywhere(self._seen, self._brought, self._lost))
             stack.enter_context(self._recorder(self._seen))
             yield

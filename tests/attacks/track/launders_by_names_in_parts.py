@@ -1,4 +1,4 @@
-# specimen: class=laundered_library task=matmul device=cpu directions=backward dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
+# specimen: class=laundered_library task=matmul device=cpu categories=tiny,small directions=backward dtypes=float32 allow=custom stage=honesty reason=track_not_allowed
 """NumPy, by a method whose name stands in parts, computes one gradient; kernels of its own compute the rest."""
 import numba
 import numpy as np

@@ -159,19 +159,28 @@ class Subject:
             times: how many calls come in the window.
 
         Raises:
-            WorkerError: the candidate raised.
+            WorkerError: the candidate raised; where operators are recorded, twice.
             WorkerFailure: its process is gone.
         """
+        how = {"record": record, "mute": mute, "in_order": in_order, "look": look}
+        try:
+            return self._window(how, times)
+        except WorkerError:
+            if not record:
+                raise
+            return self._window(how, times)  # an error of NumPy's that it catches is lost the first time
+
+    def _window(self, how: Mapping[str, bool], times: int) -> Seen:
         runner = self._calls.loaded.runner
         language = languages.find(self._calls.loaded.candidate.language)
         tensors = [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads]
         layout = self._layout if times == 1 else WindowLayout([self._call] * times, self.case.direction)
         buffer = WindowBuffer(layout, self._calls.device, [tensors] * times)
         runner.prepare(layout)
-        how = {"record": record, "mute": mute, "in_order": in_order, "look": look}
         runner.worker.request("observe", how, "observing", timeout_s=_TIMEOUT_S)
         try:
-            limit = self._calls.limit_of(first=record)  # else as in most windows: no thread looks what is compiled
+            # where it is not recorded, as in most windows: no thread looks what is compiled
+            limit = self._calls.limit_of(first=how["record"])
             window = runner.window(buffer, limit=limit, check_mutation=False)
         except WorkerError:
             self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
@@ -491,26 +500,25 @@ def _why(foreign: Sequence[str]) -> str:
 
 _UNSEEN = (
     *("scipy.*", "llvmlite.*", "numba.extending.get_cython_function_address", "ctypes.pythonapi.*"),
-    *("numpy._core.*", "numpy.core.*", "numpy.ndarray.*", "numba._helperlib.*", "numba.np.linalg.*"),
+    *("numpy._core.*", "numpy.core.*", "numba._helperlib.*", "numba.np.linalg.*"),
     *("ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE", "ctypes._CFuncPtr", "_ctypes.*", "cffi.*", "_cffi_backend.*"),
     *("numba.objmode", "numba.core.withcontexts.*", "numba.core.typing.cffi_utils.*"),
     *("_interpreters.*", "_testcapi.*", "_testinternalcapi.*", "_xxsubinterpreters.*", "concurrent.interpreters.*"),
     *("concurrent.futures.InterpreterPoolExecutor", "concurrent.futures.interpreter.*"),
     *("numba.types.ExternalFunctionPointer", "numba.types.WrapperAddressProtocol", "torch._C._aoti.*"),
-    *("torch.Tensor.__array__", "torch.Tensor.numpy", "torch._C.TensorBase.*", "torch._C._te.*"),
-    *("importlib.__import__", "importlib.machinery.*", "importlib.util.module_from_spec", "inspect.getattr_static"),
+    *("torch._C._te.*", "importlib.__import__", "importlib.machinery.*", "importlib.util.module_from_spec"),
+    "inspect.getattr_static",
     *("kerneleval.*", "sys.addaudithook", "sys.gettrace", "sys.monitoring.*", "sys.setprofile", "sys.settrace"),
     *("torch._C._get_dispatch_mode", "torch._C._len_torch_dispatch_stack", "torch.autograd._profiler_enabled"),
     *("torch._C._autograd._profiler_enabled", "torch.utils._python_dispatch.*", "threading.setprofile"),
     *("operator.attrgetter", "operator.methodcaller", "pkgutil.resolve_name", "pydoc.locate", "runpy.*", "sys.modules"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
-at the functions that are linked into Numba's or to call by an address, NumPy's functions below its protocols, methods
-of tensors that give arrays, without a tensor, the compiler of TorchScript, Python called by compiled kernels, other
-interpreters in the process, this package, what asks whether it is watched or runs between others' lines, and what finds
-modules and attributes by texts."""
+at the functions that are linked into Numba's or to call by an address, NumPy's own modules, the compiler of
+TorchScript, Python called by compiled kernels, other interpreters in the process, this package, what asks whether it is
+watched or runs between others' lines, and what finds modules and attributes by texts."""
 
-_IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "numpy.ndarray", "scipy", "torch.Tensor")
+_IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "scipy")
 """Whose attributes are not followed where the names are made as it runs."""
 
 _FINDERS = ("builtins.__import__", "builtins.getattr", "importlib.import_module")
@@ -523,11 +531,10 @@ _INSIDE = frozenset(
     re.findall(
         r"\w+",
         "__closure__ __globals__ ag_frame cell_contents cr_frame f_back f_globals f_locals get_referents getclosurevars"
-        " gi_frame tb_frame _FuncPtr __base__ __bases__ __getattribute__ __mro__ __wrapped__ _implementation mro",
+        " gi_frame tb_frame _FuncPtr __getattribute__",
     )
 )
-"""Attributes that lead to what the worker holds, or below what is followed: there what was counted, and who counts, can
-be changed unseen."""
+"""Attributes that lead to what the worker holds: there what was counted, and who counts, can be changed unseen."""
 
 
 def _named(calls: Calls) -> list[str]:
@@ -567,14 +574,12 @@ def _kept_calls(source: Source) -> Iterator[str]:
 
 
 def _in_parts(source: Source) -> Iterator[str]:
-    """Modules and attributes whose names cannot be read, and arrays over memory that are made by their class."""
+    """Modules and attributes whose names cannot be read."""
     for call in source.each(ast.Call):
         given = call.args or [keyword.value for keyword in call.keywords if keyword.arg == "name"]
         name, plain = source.dotted(call.func), [type(argument) is ast.Constant for argument in given]
         of = source.dotted(call.args[0]) if call.args else ""
-        if name == "numpy.ndarray":
-            yield "numpy.ndarray()"
-        elif name in ("builtins.__import__", "importlib.import_module") and not all(plain[:1]):
+        if name in ("builtins.__import__", "importlib.import_module") and not all(plain[:1]):
             yield f"{name.removeprefix('builtins.')}(?)"
         elif name == "builtins.vars" or (name == "builtins.getattr" and not all(plain[1:2])):
             unread = f"{of}.".startswith(tuple(f"{one}." for one in _IN_PARTS))
@@ -635,10 +640,7 @@ class _Examination:
         subject = Subject(self.calls, case)
         if not any(t.numel() for t in subject.native):
             return  # nothing comes out, so nothing need be computed
-        try:
-            seen = subject.window(record=True, mute=False)
-        except WorkerError:  # an error of NumPy's that it catches is lost the first time
-            seen = subject.window(record=True, mute=False)
+        seen = subject.window(record=True, mute=False)
         if not alike(seen.outputs, subject.native):
             again = subject.window(record=True, mute=False)
             if not right(again.outputs, subject.expectation()):
