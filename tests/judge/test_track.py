@@ -201,33 +201,19 @@ def test_names_that_are_made_as_it_runs(text: str, hidden: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_kept"),
-    [
-        ("import ctypes\ncall = type(ctypes.CDLL(None).f).__call__", True),
-        ("from ctypes import CDLL\nkind = type(CDLL(None).f)\nkind.__call__ = kind.__call__", True),
-        ("import ctypes\ncall = getattr(type(ctypes.CDLL(None).f), '__call__')", True),
-        (
-            "import ctypes\nclass Model(nn.Module):\n    def __call__(self, x):\n        return super().__call__(x)",
-            False,
-        ),
-        ("import ctypes\ny = self.layer.__call__(x)\nhasattr(self.layer, '__call__')", False),
-        ("import torch\nself.run = torch.compile(self.net.__call__)", False),
-        ("import numpy as np\nmultiply = np.matmul.__call__", True),
-    ],
-)
-def test_calls_by_ctypes_that_are_kept(text: str, is_kept: bool) -> None:
-    """They would pass by what is put around later. Modules that define or call ``__call__`` are as before."""
-    assert bool(list(track._kept_calls(Source(text)))) is is_kept
-
-
-@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("frame = error.__traceback__.tb_frame", [".tb_frame"]),
         ("cells = getattr(f, '__closure__')", [".__closure__", "__closure__"]),
-        ("import operator\nback = operator.attrgetter('f_back')", ["f_back", "operator.attrgetter"]),
+        ("import operator\nback = operator.attrgetter('f_back')", ["f_back"]),
+        ("import operator\nframe = operator.attrgetter('x.tb_frame')", ["tb_frame"]),
+        ("import operator\nframe = operator.attrgetter('shape', name)", ["operator.attrgetter(?)"]),
+        ("import operator\nget = operator.methodcaller", ["operator.methodcaller without calling it"]),
+        ("import operator\noperator.attrgetter('shape')(x), operator.methodcaller('clone')(x)", []),
         ("import gc\ngc.get_referents(f)", [".get_referents"]),
         ("import sys\nblas = sys.modules['scipy.linalg.blas']", ["sys.modules"]),
+        ("from sys import modules\nblas = modules.get('scipy.linalg.blas')", ["sys.modules"]),
+        ("import sys\nkernel = getattr(sys.modules[__name__], name)", []),
         ("import pkgutil\nblas = pkgutil.resolve_name('sci' + 'py')", ["pkgutil.resolve_name"]),
         ("import inspect\nview = inspect.getattr_static(array, 'vi' + 'ew')", ["inspect.getattr_static"]),
         ("import scipy.linalg.blas", ["scipy.linalg.blas"]),

@@ -6,6 +6,7 @@ import json
 import sys
 import sysconfig
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -440,6 +441,24 @@ def gelu(n): return inner(n)
     loaded = load(text, "numba")
     assert call(loaded, -3) == 3
     assert loaded.linked() == {"numba.sgemm_": 1}
+
+
+@pytest.mark.parametrize(
+    ("library", "linked"), [("None", set()), ("torch._C.__file__", {f"numba.{Path(torch._C.__file__).name}"})]
+)
+def test_libraries_of_which_a_jitted_function_has_addresses_are_linked(load, library, linked):
+    """Those of the system compute single numbers."""
+    text = f"""
+import ctypes, numba, torch
+own = ctypes.CDLL({library})
+function = own.abs if {library} is None else type(own.PyInit__C)(ctypes.cast(own.PyInit__C, ctypes.c_void_p).value)
+function.argtypes, function.restype = [ctypes.c_int], ctypes.c_int
+@numba.njit
+def gelu(n): return function(n) if n > 0 else -n
+"""
+    loaded = load(text, "numba")
+    assert call(loaded, -3) == 3
+    assert set(loaded.linked()) == linked
 
 
 # -- Triton -----------------------------------------------------------------------------------------------------------

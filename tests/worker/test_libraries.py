@@ -95,6 +95,7 @@ class _Own(np.ndarray):
 
 
 _KEPT = np.ones((9, 9))
+_KEPT_CALL = vars(np.ufunc)["__call__"]
 
 
 class _Converted:
@@ -116,6 +117,8 @@ def _tests_of_numpy() -> Any:
         (lambda: np.asarray(memoryview(_KEPT)) @ _KEPT, "numpy.matmul"),
         (lambda: linecache.cache["kept"] @ _KEPT, "numpy.matmul"),
         (functools.partial(_KEPT.__matmul__, _KEPT), "numpy.matmul"),
+        (functools.partial(_KEPT_CALL, np.matmul, _KEPT, _KEPT), "numpy.matmul"),
+        (functools.partial(_KEPT_CALL.__get__(np.matmul), _KEPT, _KEPT, out=np.empty((9, 9))), "numpy.matmul"),
         (functools.partial(_KEPT.dot, _KEPT), "numpy.dot"),
         (functools.partial(np.dot, _KEPT, _KEPT), "numpy.dot"),
         (functools.partial(np.ndarray.dot, _KEPT, _KEPT), "numpy.dot"),
@@ -296,7 +299,6 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
         "for name in ('libc.so.6', ctypes.util.find_library('m')): ctypes.CDLL(name)\n"
         f"ctypes.CDLL({str(library)!r})\n"
         "print(seen.looked_up)\n"
-        "(ctypes.c_float * 3).from_address(0)\n"
         "print(seen.native, seen.looked_up, seen.packages)\n"
         "import os, llvmlite.binding\n"
         f"llvmlite.binding.load_library_permanently({str(other)!r})\n"  # native code opens it
@@ -310,7 +312,7 @@ def test_native_code_that_is_opened_is_known_with_what_it_is_linked_with(tmp_pat
     before, after, mapped = ended.stdout.strip().split("\n")
     linked = "'own.so: dlsym': 1, 'own.so: sgemm_': 1"
     assert before == f"{{{linked}}}"
-    assert after == f"['own.so'] {{{linked}, 'ctypes.from_address': 1}} ['pyarrow']"
+    assert after == f"['own.so'] {{{linked}}} ['pyarrow']"
     assert mapped == "['other', 'own.so']"
 
 
@@ -474,6 +476,29 @@ def test_kinds_that_are_made_later_and_what_super_gives_are_heard_of_too() -> No
         heard.clear()
         assert found(ord("a")) == super(kind, later).__call__(ord("a")) == ord("A")
     assert heard == ["toupper", "toupper"]
+
+
+def test_calls_by_what_was_kept_are_heard_of_too() -> None:
+    named = ctypes.CDLL(None).toupper
+    kept = vars(type(named).__mro__[1])["__call__"]
+    heard: list[str] = []
+    with calls_by_ctypes(lambda _file, name: heard.append(name)):
+        assert kept(named, ord("a")) == kept.__get__(named)(ord("a")) == ord("A")
+    assert heard == ["toupper", "toupper"]
+    assert kept(named, ord("a")) == ord("A") and vars(type(named).__mro__[1])["__call__"] is kept and len(heard) == 2
+
+
+def test_functions_in_the_files_of_numpy_are_known_by_their_addresses(libraries: Libraries) -> None:
+    libraries._hear_of_call(np._core._multiarray_umath.__file__, "")
+    assert libraries._looked_up.pop(f"ctypes.a function of {os.path.basename(np._core._multiarray_umath.__file__)}")
+
+
+def test_in_the_interpreter_triton_builds_no_launchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    one = Libraries()
+    (tmp_path / "cuda_utils.so").write_bytes(b"")
+    one._opened(str(tmp_path / "cuda_utils.so"))
+    assert one.native == ["cuda_utils.so"]
 
 
 @pytest.fixture

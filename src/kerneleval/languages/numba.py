@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from kerneleval.languages.binaries.elf import ARITHMETIC, COMPUTES
@@ -17,6 +18,12 @@ _BLAS = re.compile(r"numba_((?:xx|xg|ez_|raw_)\w+)")
 
 _DECLARED = re.compile(r'^declare [^@\n]*@"?([\w.$]+)', re.MULTILINE)
 """Functions that compiled code takes from elsewhere, as an ``ExternalFunction`` is."""
+
+_ADDRESS = re.compile(r"inttoptr \(?i64 (\d+) to")
+"""Where compiled code has an address written in, as that of a function of ``ctypes`` is."""
+
+_OF_SYSTEM = re.compile(r"lib(?:c|m|mvec|dl|pthread|gomp|gcc_s|stdc\+\+)[-.].*")
+"""Files whose functions compute single numbers, or nothing."""
 
 
 @register
@@ -57,7 +64,9 @@ class Numba(PythonLanguage):
         )
 
     def linked(self, kernel: Any) -> tuple[str, ...]:
-        """BLAS and LAPACK, which Numba calls for ``np.dot``, ``@`` and ``np.linalg``, and what else it names."""
+        """BLAS and LAPACK, which Numba calls for ``np.dot``, ``@`` and ``np.linalg``, what else it names, and files of
+        libraries of which it has addresses.
+        """
         overloads = getattr(getattr(kernel, "_dispatcher", kernel), "overloads", {})
         found: set[str] = set()
         for compiled in list(overloads.values()):
@@ -65,7 +74,18 @@ class Numba(PythonLanguage):
             found.update(_BLAS.findall(text))
             declared = _DECLARED.findall(text)
             found.update(name for name in declared if ARITHMETIC.match(name) or COMPUTES.fullmatch(name))
+            found.update(_files_at([int(one) for one in _ADDRESS.findall(text)]))
         return tuple(f"numba.{name}" for name in sorted(found))
+
+
+def _files_at(addresses: Sequence[int]) -> Iterator[str]:
+    """Names of the files that are in this process's memory at these addresses, but for those of the system."""
+    maps = Path("/proc/self/maps")
+    for line in maps.read_text().splitlines() if addresses and maps.exists() else ():
+        start, stop = (int(end, 16) for end in line.split()[0].split("-"))
+        file = Path("".join(line.split(None, 5)[5:])).name
+        if file and not _OF_SYSTEM.fullmatch(file) and any(start <= one < stop for one in addresses):
+            yield file
 
 
 def _first(x: Any) -> Any:

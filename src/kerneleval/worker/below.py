@@ -21,6 +21,7 @@ __all__ = [
     "Definition",
     "Extensions",
     "call_in_c",
+    "call_of",
     "calls_by_ctypes",
     "close",
     "definition_of",
@@ -119,9 +120,14 @@ def definition_of(function: Any) -> Definition:
     return ctypes.POINTER(Definition).from_address(at).contents
 
 
+def _field(one: Any, number: int) -> ctypes.c_void_p:
+    """A pointer of an object in C, which can be set: so many others lie between its head and this one."""
+    return ctypes.c_void_p.from_address(id(one) + object.__basicsize__ + number * ctypes.sizeof(ctypes.c_void_p))
+
+
 def _flags_of(kind: type) -> ctypes.c_ulong:
     """The flags of a class, which can be set: in ``PyTypeObject`` they are behind the size and eighteen others."""
-    flags = ctypes.c_ulong.from_address(id(kind) + object.__basicsize__ + 19 * ctypes.sizeof(ctypes.c_void_p))
+    flags = ctypes.c_ulong.from_buffer(_field(kind, 19))
     assert flags.value == kind.__flags__
     return flags
 
@@ -129,15 +135,34 @@ def _flags_of(kind: type) -> ctypes.c_ulong:
 _CLOSED, _BY_VECTOR = 1 << 8, 1 << 11
 """Flags of a class: that its attributes cannot be set, and that its objects are called past ``__call__``."""
 
+_SLOTS: dict[type, tuple[ctypes.c_void_p, int | None]] = {}
+"""Of classes whose call may be replaced, what their ``__call__`` leads to, which can be set, and led to at first."""
+
+_new_wrapper = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)(
+    ("PyDescr_NewWrapper", ctypes.pythonapi)
+)
+
+
+def call_of(kind: type) -> Any:
+    """A copy of what calls the objects of a class in C, which stays what it is where :func:`set_call` replaces it."""
+    wrapper = vars(kind)["__call__"]
+    form, slot = _field(wrapper, 3), _field(wrapper, 4)  # behind the class, the name and the full name
+    _SLOTS[kind] = slot, slot.value
+    return _new_wrapper(kind, form, slot)
+
 
 def set_call(kind: type, function: Any, by_vector: bool = False) -> None:
-    """Replace what calls the objects of a class in C, and of the classes that inherit from it. ``by_vector``: they have
-    a faster call beside ``__call__``, which is to be used again.
+    """Replace what calls the objects of a class in C, and of the classes that inherit from it, also where an original
+    ``__call__`` was kept (:func:`call_of`). ``by_vector``: they have a faster call beside ``__call__``, which is to be
+    used again.
     """
     flags = _flags_of(kind)
     closed = flags.value & _CLOSED
     flags.value &= ~(_CLOSED | _BY_VECTOR)
+    slot, original = _SLOTS.get(kind, (ctypes.c_void_p(), None))
+    slot.value = original
     type.__setattr__(kind, "__call__", function)
+    slot.value = _field(kind, 14).value  # ``tp_call``
     flags.value |= closed | by_vector * _BY_VECTOR
 
 
@@ -228,7 +253,8 @@ class Extensions:
 _NOTHING = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: 0)
 _FUNCTION: type = type(_NOTHING).__mro__[1]
 """What all functions that ``ctypes`` calls are instances of."""
-call_in_c: Callable[..., Any] = vars(_FUNCTION)["__call__"]
+_CALL = vars(_FUNCTION)["__call__"]
+call_in_c: Callable[..., Any] = call_of(_FUNCTION)
 """The original call of such a function, whatever stands in its place."""
 
 _POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p)
@@ -243,7 +269,7 @@ def _calling_by(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> d
         kinds += type.__subclasses__(kind)
     had = {kind: vars(kind)["__call__"] for kind in kinds if "__call__" in vars(kind)}
     for kind, own in had.items():
-        set_call(kind, around(own))
+        set_call(kind, around(call_in_c if own is _CALL else own))
     return had
 
 

@@ -32,7 +32,7 @@ from numpy.linalg import lapack_lite
 from kerneleval.languages.binaries.elf import COMPUTES, LOADER, loader_names, undefined
 from kerneleval.languages.common.watch import library_folders
 from kerneleval.sandbox import processes
-from kerneleval.worker.below import Definition, call_in_c, calls_by_ctypes, definition_of, set_call
+from kerneleval.worker.below import Definition, call_in_c, call_of, calls_by_ctypes, definition_of, set_call
 
 __all__ = ["Libraries"]
 
@@ -97,8 +97,7 @@ _UFUNCS = frozenset(
 _STARTING = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
 )
-_BY_ADDRESS = {"ctypes.call_function": "call_function", "ctypes.cdata": "from_address"}
-_HEARD = _STARTING.union(_LOOKING_UP, _BY_ADDRESS, ("ctypes.dlopen", "import"))
+_HEARD = _STARTING.union(_LOOKING_UP, ("ctypes.call_function", "ctypes.dlopen", "import"))
 """Audit events; all others cost one look-up."""
 _INTERPRETERS = ("_interpreters", "_testcapi", "_xxsubinterpreters")
 """Modules that run code in another interpreter of this process, where nothing is heard."""
@@ -135,6 +134,7 @@ class Libraries:
         self._at_load: dict[str, int] = {}  # programs that it started before it was there
         self._is_loaded = False
         self._living = _living()
+        self._is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # Triton builds no launchers
         self._native: dict[str, int] = {}
         self.files: set[str] = set()
         """Paths of :attr:`native`."""
@@ -178,9 +178,9 @@ class Libraries:
             asked = name in _LOADS or (of_library and not _SETTINGS.search(name))
             if known or (asked and _is_for_candidate(sys._getframe().f_back)):
                 self._looked_up[f"ctypes.{name}"[:100]] = 1
-        elif event in _BY_ADDRESS:
+        elif event == "ctypes.call_function":
             if not _is_of_library(sys._getframe().f_back):
-                self._looked_up[f"ctypes.{_BY_ADDRESS[event]}"] = 1
+                self._looked_up["ctypes.call_function"] = 1
         elif event in _STARTING:
             if _is_for_candidate(sys._getframe().f_back, _program(event, arguments)):
                 self._started(event)
@@ -195,7 +195,8 @@ class Libraries:
         """Functions of libraries are known whatever their addresses come from; those of other names, by the file."""
         file = os.path.basename(path)
         known = _computes(name) or _OF_TORCH.fullmatch(name)
-        of_library = _HOLDS_BLAS.search(file) and not _SETTINGS.search(name)
+        holds = _HOLDS_BLAS.search(file) or _package(os.path.realpath(path)) in ("numpy", "scipy")
+        of_library = holds and not _SETTINGS.search(name)
         if (known or of_library) and os.path.realpath(path) not in self.files:
             self._looked_up[f"ctypes.{name or f'a function of {file}'}"[:100]] = 1
 
@@ -208,7 +209,7 @@ class Libraries:
                 self._packages[package] = 1
         elif _is_own(path):
             file = os.path.basename(path.removesuffix(" (deleted)"))
-            of_triton = bool(_OF_TRITON.fullmatch(file))
+            of_triton = bool(_OF_TRITON.fullmatch(file)) and not self._is_interpreted
             if not of_triton:
                 self._native[file[:100]] = 1
                 self.files.add(path)
@@ -351,7 +352,8 @@ _COUNTS: dict[str, int] = {}
 """How often each function of NumPy computed."""
 
 _size_of, _dtype_of, _as_array = np.ndarray.size.__get__, np.ndarray.dtype.__get__, np.asarray
-_call_of_ufunc: Callable[..., Any] = vars(np.ufunc)["__call__"]
+_CALL = vars(np.ufunc)["__call__"]
+_call_of_ufunc: Callable[..., Any] = call_of(np.ufunc)
 _VALUES, _WITH_NAMES, _BY_ARRAY = 0x0001, 0x0002, 0x0080
 """``METH_VARARGS``, ``METH_KEYWORDS`` and ``METH_FASTCALL`` of CPython's ``methodobject.h``: arguments come in a tuple,
 by names too, and in an array with their number.
@@ -410,7 +412,7 @@ def _numpy_is_heard() -> Iterator[None]:
     try:
         yield
     finally:
-        set_call(np.ufunc, _call_of_ufunc, by_vector=True)
+        set_call(np.ufunc, _CALL, by_vector=True)
         for one, address in zip(definitions, had, strict=True):
             one.function = address
 

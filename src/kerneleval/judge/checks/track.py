@@ -511,7 +511,7 @@ _UNSEEN = (
     *("kerneleval.*", "sys.addaudithook", "sys.gettrace", "sys.monitoring.*", "sys.setprofile", "sys.settrace"),
     *("torch._C._get_dispatch_mode", "torch._C._len_torch_dispatch_stack", "torch.autograd._profiler_enabled"),
     *("torch._C._autograd._profiler_enabled", "torch.utils._python_dispatch.*", "threading.setprofile"),
-    *("operator.attrgetter", "operator.methodcaller", "pkgutil.resolve_name", "pydoc.locate", "runpy.*", "sys.modules"),
+    *("pkgutil.resolve_name", "pydoc.locate", "runpy.*"),
 )
 """Names by which Python code has others compute, and which are not followed: wrappers of compiled code, ways to get
 at the functions that are linked into Numba's or to call by an address, NumPy's own modules, the compiler of
@@ -521,17 +521,19 @@ watched or runs between others' lines, and what finds modules and attributes by 
 _IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "scipy")
 """Whose attributes are not followed where the names are made as it runs."""
 
-_FINDERS = ("builtins.__import__", "builtins.getattr", "importlib.import_module")
+_IMPORTING = ("builtins.__import__", "importlib.import_module")
+_ASKING = ("operator.attrgetter", "operator.methodcaller")
+_FINDERS = (*_IMPORTING, *_ASKING, "builtins.getattr")
 """Functions whose arguments are read. Under another name they would not be."""
 
-_ROOTS = frozenset(("builtins", "importlib", *(name.partition(".")[0] for name in _UNSEEN)))
+_ROOTS = frozenset(("builtins", "importlib", "operator", *(name.partition(".")[0] for name in _UNSEEN)))
 """Modules of which not all names may be imported at once."""
 
 _INSIDE = frozenset(
     re.findall(
         r"\w+",
         "__closure__ __globals__ ag_frame cell_contents cr_frame f_back f_globals f_locals get_referents getclosurevars"
-        " gi_frame tb_frame _FuncPtr __getattribute__",
+        " gi_frame tb_frame _FuncPtr _wrapper_address __getattribute__",
     )
 )
 """Attributes that lead to what the worker holds: there what was counted, and who counts, can be changed unseen."""
@@ -548,9 +550,8 @@ def _named(calls: Calls) -> list[str]:
                 found += (what for _, what in patterns.rebinds(source))
                 found += filter(re.compile("|".join(map(fnmatch.translate, _UNSEEN))).match, _imported(source))
                 found += _in_parts(source)
-                found += _kept_calls(source)
                 found += (what for _, what in source.attributes(tuple(_INSIDE)))
-                found += _INSIDE.intersection(source.short_texts())
+                found += _INSIDE.intersection(part for text in source.short_texts() for part in text.split("."))
     return sorted({repr(name)[1:-1][:80] for name in found})
 
 
@@ -562,30 +563,22 @@ def _imported(source: Source) -> Iterator[str]:
         yield from (f"{module.module}.{alias.name}" for alias in module.names)
 
 
-def _kept_calls(source: Source) -> Iterator[str]:
-    """How ``ctypes`` and NumPy call functions, kept or set: what is put around it later is passed by."""
-    if any({"ctypes", "numpy"}.intersection(name.split(".")) for name in _imported(source)):
-        called = {id(call.func) for call in source.each(ast.Call)}
-        for one in source.each(ast.Attribute, ast.Call):
-            texts = [getattr(given, "value", "") for given in getattr(one, "args", ())]
-            asked = "__call__" in texts and source.dotted(getattr(one, "func", None)) == "builtins.getattr"
-            if asked or (getattr(one, "attr", "") == "__call__" and id(one) not in called):
-                yield ".__call__ without calling it"
-
-
 def _in_parts(source: Source) -> Iterator[str]:
     """Modules and attributes whose names cannot be read."""
     for call in source.each(ast.Call):
         given = call.args or [keyword.value for keyword in call.keywords if keyword.arg == "name"]
         name, plain = source.dotted(call.func), [type(argument) is ast.Constant for argument in given]
         of = source.dotted(call.args[0]) if call.args else ""
-        if name in ("builtins.__import__", "importlib.import_module") and not all(plain[:1]):
+        if (name in _IMPORTING and not all(plain[:1])) or (name in _ASKING and not all(plain)):
             yield f"{name.removeprefix('builtins.')}(?)"
         elif name == "builtins.vars" or (name == "builtins.getattr" and not all(plain[1:2])):
             unread = f"{of}.".startswith(tuple(f"{one}." for one in _IN_PARTS))
             yield from [f"an attribute of {of} whose name is made as it runs"] if unread else []
     called = {id(call.func) for call in source.each(ast.Call)}
+    harmless = {id(one.value) for one in source.each(ast.Subscript) if getattr(one.slice, "id", "") == "__name__"}
     for one in source.each(ast.Name, ast.Attribute):
+        if source.dotted(one) == "sys.modules" and id(one) not in harmless:
+            yield "sys.modules"
         name = source.dotted(one) or (f"builtins.{one.id}" if isinstance(one, ast.Name) else "")
         if name in _FINDERS and id(one) not in called:
             yield f"{name.removeprefix('builtins.')} without calling it"
