@@ -29,7 +29,7 @@ from kerneleval.worker.libraries import _SETTINGS, COMPUTES, Libraries, _is_past
 
 @pytest.fixture(scope="module")
 def libraries() -> Iterator[Libraries]:
-    pytest.importorskip("numba.core.registry")  # followed where a candidate has imported it
+    pytest.importorskip("numba")
     gc.collect()
     gc.freeze()  # as the zygote does: what was there before is no candidate's
     yield Libraries()
@@ -98,6 +98,10 @@ _KEPT = np.ones((9, 9))
 _KEPT_CALL = vars(np.ufunc)["__call__"]
 
 
+def _next(arrays: Iterator[object], **_: object) -> object:
+    return next(arrays)
+
+
 class _Converted:
     """NumPy makes an array of it, by a function that may compute."""
 
@@ -136,6 +140,7 @@ def _tests_of_numpy() -> Any:
         (lambda: np.exp((ctypes.c_float * 99)()), "numpy.exp"),
         (lambda: np.exp(array.array("f", bytes(400))), "numpy.exp"),
         (lambda: np.exp(_Converted()), "numpy.exp"),
+        (lambda: np.exp(_Converted(functools.partial(_next, iter([np.zeros(()), _KEPT])))), "numpy.exp"),
         (lambda: np.interp(_KEPT, [0, 1], [0, 1j]), "numpy.interp_complex"),
         (lambda: np.linalg.lapack_lite.dgeqrf(9, 9, _KEPT.copy(), 9, *np.zeros((2, 9)), 9, 0), "numpy.dgeqrf"),
         (lambda: _tests_of_numpy().matrix_multiply(_KEPT, _KEPT), "numpy.matrix_multiply"),
@@ -201,6 +206,7 @@ def test_views_and_copies_are_no_work(libraries: Libraries) -> None:
         np.copyto(y, np.concatenate([x.numpy()[:1], np.zeros_like(y)[1:]]))
         torch.from_numpy(y)
         np.cumsum(np.full(100, 3))  # a table of where rows begin
+        assert len(np.random.default_rng(3).random(99)) == len(np.random.normal(0, 1, 99)) == 99
         assert np.array([3, 3]).prod() == 9 and isinstance(y, np.ndarray) and not isinstance(x, np.ndarray)
 
     assert _seen(libraries, plumbing) == set()

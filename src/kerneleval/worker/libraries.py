@@ -363,6 +363,7 @@ _AS_IT_COMES = ctypes.PYFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 4)
 """A function in C, whichever of these it takes."""
 
 _CORE = vars(sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"])
+_DRAWING = (np.random.Generator, np.random.RandomState)
 _IN_C = (
     *(vars(np.ndarray)[name] for name in _METHODS),
     *(vars(np.ufunc)[name] for name in ("accumulate", "at", "outer", "reduce", "reduceat")),
@@ -370,12 +371,7 @@ _IN_C = (
     *(_CORE[name] for name in ("interp", "interp_complex", "lexsort", "putmask", "vdot", "where")),
     *(
         one
-        for owner in (
-            lapack_lite,
-            getattr(np.fft, "_pocketfft_internal", None),
-            np.random.Generator,
-            np.random.RandomState,
-        )
+        for owner in (lapack_lite, getattr(np.fft, "_pocketfft_internal", None), *_DRAWING)
         for name, one in getattr(owner, "__dict__", {}).items()
         if name[0] != "_" and (type(one) is BuiltinFunctionType or type(one).__name__ == "cython_function_or_method")
     ),
@@ -403,8 +399,11 @@ def _numpy_is_heard() -> Iterator[None]:
     heard = [_heard(one) for one in definitions]
 
     def call(ufunc: Any, *given: Any, **named: Any) -> Any:
-        _hear(ufunc.__name__, (ufunc, *given), sys._getframe(1))
-        return _call_of_ufunc(ufunc, *given, **named)
+        name, frame = ufunc.__name__, sys._getframe(1)
+        counted = _hear(name, (ufunc, *given), frame)
+        made = _call_of_ufunc(ufunc, *given, **named)
+        _hear(name, (ufunc, made), frame, counted)
+        return made
 
     set_call(np.ufunc, call)
     for one, function in zip(definitions, heard, strict=True):
@@ -429,9 +428,13 @@ def _heard(definition: Definition) -> Any:
             values += (ctypes.py_object * ((count or 0) + len(named or ()))).from_address(given or 0)
         else:
             values += (*_object_at(given), *(named or {}).values())
-        _hear(name, values, sys._getframe(1))
+        frame = sys._getframe(1)
+        counted = _hear(name, values, frame)
         try:
-            return call_in_c(function, owner, given, count, names)
+            made = call_in_c(function, owner, given, count, names)
+            if not issubclass(type(values[0]), _DRAWING):  # a draw alone is no work
+                _hear(name, (values[0], _object_at(made)), frame, counted)
+            return made
         except BaseException:  # noqa: BLE001 - it is lost here, and what comes out is a SystemError
             _RAISED.add(name)
             return None
@@ -443,18 +446,21 @@ def _object_at(place: int | None) -> Any:
     return None if place is None else ctypes.py_object.from_buffer(ctypes.c_void_p(place)).value
 
 
-def _hear(name: str, values: Sequence[Any], frame: FrameType | None) -> None:
+def _hear(name: str, values: Sequence[Any], frame: FrameType | None, counted: int = 0) -> int:
     """Count a call of NumPy's, if the window has computed with many numbers by now and the caller is not Triton's
-    interpreter. The first of the values is the ufunc, if it is one's call or method.
+    interpreter. The first of the values is the ufunc, if it is one's call or method; what came out of a call counts
+    where it is more than the numbers ``counted`` before, since an object may give others when it is asked again.
     """
     is_own = issubclass(type(values[0]), np.ufunc) and not _is_brought(values[0])
-    if elements := 0 if is_own else sum(map(_elements, values)):
+    elements = 0 if is_own else sum(map(_elements, values))
+    if elements > counted:
         while frame is not None and frame.f_code.co_filename.startswith(_folders("numpy", "scipy")):
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename not in _interpreters():
-            _work[0] += elements
+            _work[0] += elements - counted
             if _work[0] >= _MANY * _MANY:
                 _count(name)
+    return elements
 
 
 @functools.cache
