@@ -546,6 +546,7 @@ print(json.dumps(counts))
     ("imported", "language"),
     [
         ("import triton.language as language", "language."),
+        ("from __future__ import annotations\nimport triton.language as language", "language."),
         ("import triton", "triton.language."),
         ("import triton\nfrom triton.language import core", "core."),
         ("import triton\nfrom triton.language import arange, constexpr, load, program_id, store", ""),
@@ -554,6 +555,7 @@ print(json.dumps(counts))
 @pytest.mark.parametrize("inside", [False, True], ids=["of the module", "of a function"])
 def test_triton_kernels_name_the_language_as_compiled_ones_may(interpreted, imported, language, inside):
     """Also in the function that makes a kernel, whose variables it then uses; a dead weak reference is no matter."""
+    future, imported = imported.split("\n", 1) if "__future__" in imported else ("", imported)
     text = f"""
 import torch, triton
 {imported}
@@ -568,7 +570,7 @@ def double(x, out, n, BLOCK: tl.constexpr):
     if inside:
         text = textwrap.indent(text, "    ").replace("\n    ", "\ndef made():\n    ", 1) + "    return double\n"
         text += "import torch, triton\ndouble = made()\n"
-    text += "class Gone: pass\nimport weakref\ngone = weakref.proxy(Gone())\n"
+    text = future + "\n" + text + "class Gone: pass\nimport weakref\ngone = weakref.proxy(Gone())\n"
     text += (
         "def gelu(x):\n    out = torch.zeros_like(x)\n    double[(4,)](x, out, x.numel(), BLOCK=32)\n    return out\n"
     )

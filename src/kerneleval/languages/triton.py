@@ -221,7 +221,8 @@ def _names_as_compiled() -> None:
             inside.body[0].body[:0] = tree.body  # type: ignore[attr-defined]
             tree, self.kwargs = inside, self.kwargs | given
         made = execute(self, tree)
-        made.__annotations__ = self.fn.__annotations__
+        kinds = self.fn.__annotations__.items()  # of the original: texts where the file asks for them
+        made.__annotations__ = {name: "constexpr" if "constexpr" in str(kind) else kind for name, kind in kinds}
         return made
 
     def patched(kernel: Any) -> Any:
