@@ -44,6 +44,39 @@ POOLS["shared keys"] = (
     "q, k = (one(self.h(x)).unflatten(-1, (-1, 2)).transpose(1, 2) for one in (self.sq, self.sk))\n"
     "return F.scaled_dot_product_attention(q, k, k.detach(), enable_gqa=True)",
 )
+POOLS["a sum"] = (
+    "self.h, self.s = nn.Linear(6, 9), nn.Parameter(torch.randn(9) / 9)",
+    "return torch.softmax((torch.tanh(self.h(x)) * self.s).sum(-1), 1)[:, None] @ x",
+)
+POOLS["two products"] = (
+    "self.h, self.sa, self.sb = nn.LayerNorm(6), nn.Linear(6, 1, bias=False), nn.Linear(6, 1, bias=False)",
+    "h = self.h(x)\nreturn torch.softmax(F.leaky_relu(self.sa(h) + self.sb(h).mT, 0.2), -1) @ x",
+)
+POOLS["a scale of their own"] = (
+    "self.h, self.sq, self.sk = nn.LayerNorm(6), nn.Linear(6, 64, bias=False), nn.Linear(6, 64, bias=False)",
+    "h = self.h(x)[:, None]\n"
+    "v = x[:, None].repeat(1, 1, 1, 11)[..., :64]\n"
+    "return F.scaled_dot_product_attention(self.sq(h), self.sk(h), v, scale=1 / 64)",
+)
+POOLS["gains of queries and keys"] = (
+    "self.h, self.sq, self.sk = nn.Linear(6, 6), nn.LayerNorm(6, bias=False), nn.Parameter(torch.ones(6))",
+    "q, k = self.sq(self.h(x)), F.normalize(self.h(x), dim=-1) * self.sk\nreturn torch.softmax(q @ k.mT, -1) @ x",
+)
+POOLS["a scale"] = (
+    "self.h, self.s = nn.Linear(6, 6), nn.Parameter(torch.ones(1))",
+    "h = F.normalize(self.h(x), dim=-1)\nreturn torch.softmax(h @ h.mT * self.s, -1) @ x",
+)
+OTHERS = {
+    "a temperature": (
+        "self.h, self.s = nn.Linear(6, 6), nn.Parameter(torch.ones(1))",
+        "h = F.normalize(self.h(x), dim=-1)\nreturn torch.softmax(h @ h.mT / self.s, -1) @ x",
+    ),
+    "a logarithm of a scale": (
+        "self.h, self.s = nn.Linear(6, 6), nn.Parameter(torch.ones(2, 1, 1))",
+        "h = F.normalize(self.h(x), dim=-1).unflatten(-1, (2, 3)).transpose(1, 2)\n"
+        "return torch.softmax(h @ h.mT * self.s.clamp(max=9).exp(), -1) @ x[:, None]",
+    ),
+}
 NONE = {
     "a mask of -100": (
         "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 5)",
@@ -60,8 +93,8 @@ NONE = {
         "c = -torch.sigmoid(self.s(self.h(x))).cumsum(1)\nreturn (c[:, 1:] - c[:, :-1]).exp()",
     ),
     "norms of queries and keys": (
-        "self.h, self.s, self.q = nn.LayerNorm(6), nn.Linear(6, 6), nn.LayerNorm(6)",
-        "q = self.q(self.s(self.h(x)))\nreturn torch.softmax(q @ self.q(x).mT, -1)",
+        "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 6)",
+        "q = F.normalize(self.s(self.h(x)), dim=-1)\nreturn torch.softmax(q @ F.normalize(x, dim=-1).mT, -1)",
     ),
     "a tanh of scores": (
         "self.h, self.s = nn.LayerNorm(6), nn.Linear(6, 6)",
@@ -95,6 +128,19 @@ def test_parameters_that_make_small_scores_are_larger_beside_large_inputs(name: 
     assert all(bool((weights[key] < -400).all()) for key in changed & {"s.bias"})
     assert all(bool(out.isfinite().all()) for out in problem.reference(problem.inputs(1, "large_scale"), weights))
     assert all(torch.equal(plain[key], value) for key, value in problem.weights(1, "small_scale").items())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_scales_of_scores_are_larger_in_their_own_way(name: str, tmp_path: Path) -> None:
+    """Without its maximum a softmax of cosines passed."""
+    problem = problem_of(tmp_path, *OTHERS[name])
+    own, large, args = problem.weights(0), problem.weights(0, "large_scale"), problem.inputs(1, "large_scale")
+    assert {key for key in own if not torch.equal(own[key], large[key])} == {"s"}
+    with pytest.MonkeyPatch.context() as patch:
+        given = []
+        patch.setattr(torch, "softmax", lambda s, dim, plain=torch.softmax: given.append(s) or plain(s, dim))
+        problem.reference(args, large)
+    assert 400 < float(given[0].max()) < 600
 
 
 @pytest.mark.parametrize("name", NONE)
