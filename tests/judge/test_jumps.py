@@ -255,3 +255,24 @@ def test_nothing_is_right_where_a_quarter_of_the_elements_falls_over(tmp_path):
     made = bound(tmp_path, "return torch.floor(x / (x / 100)) - 99.5", rows=16)
     with pytest.raises(NotJudgedError, match="Rounding decides"):
         made.draw(1)
+
+
+@pytest.mark.parametrize(("stable", "right"), [(True, False), (False, True)])
+def test_flags_that_follow_from_the_order_of_ties_are_exact_where_the_file_sorts_stably(
+    tmp_path: Path, stable: bool, right: bool
+) -> None:
+    """Moved by a rounding, equal scores came in any order, so other flags passed: a suppression of boxes that keeps the
+    last of two with one score.
+    """
+    forward = f"return x.new_zeros(n).index_fill(0, torch.argsort(x, stable={stable})[:99], 1) > 0"
+    path, scores = tmp_path / "problem.py", (torch.arange(512.0) / 2).floor()
+    path.write_text(TASK.format(forward=forward, rows=1).replace("torch.randn(rows, n)", "torch.randn(n)"))
+    task = open_task(str(path))
+    assert task.build is not None and task.tolerance.stable is stable
+    problem = task.build({}, "cpu")
+    own = problem.reference([scores], {})[0]
+    case = Case(task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous")
+    expectation = reference.expect(task, case, [scores], problem=problem, weights={}).widest
+    others = torch.zeros(512, dtype=torch.bool)
+    others[511 - torch.argsort(scores.flip(0), stable=True)[:99]] = True
+    assert not torch.equal(own, others) and passes(own, expectation) and passes(others, expectation) is right

@@ -548,6 +548,21 @@ def test_boxes_and_intervals_stay_such(tmp_path, expression, records):
         assert bool((x[:, 0] <= x[:, -1 if x.shape[1] == 2 else 2]).all()), distribution
 
 
+@pytest.mark.parametrize("distribution", ["alike", "padded"])
+def test_scattered_boxes_overlap_once(tmp_path, distribution):
+    """Of scattered boxes a kernel that keeps the last of two with one score suppressed as many as the file."""
+    boxes = "torch.cat([torch.arange(n)[:, None] % 3, (p := torch.rand(n, 2)), p + torch.rand(n, 2) / 64], 1)"
+    made = problem(tmp_path, model("return x", inputs=f"[{boxes}]"), n=128)
+    (x,), (own,) = made.inputs(1, distribution), made.inputs(1)
+    assert torch.equal(x[:, 0], own[:, 0]) and bool((x[:, 1:3] < x[:, 3:]).all())
+
+    def overlaps(boxes):
+        apart = torch.maximum(boxes[:, None, 1:3], boxes[:, 1:3]) < torch.minimum(boxes[:, None, 3:], boxes[:, 3:])
+        return int(apart.all(-1).sum())
+
+    assert overlaps(x) > 2 * overlaps(own)
+
+
 def test_python_and_numpy_random_numbers_are_seeded_too(tmp_path):
     text = model(
         "return x", inputs="[torch.tensor([random.random(), numpy.random.rand()])]", top="import random, numpy"

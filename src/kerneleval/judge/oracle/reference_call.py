@@ -174,6 +174,9 @@ class ReferenceCall:
             out = _moved(own, place + number, size, within)
             if place in places:  # 1 is added to them before they are multiplied
                 out = torch.where(own.abs() < 1, own + (out - own) / own.abs().clamp_min(PROBE**4), out)
+            if self.task.tolerance.stable and problem is not None and own.dim() == 1:  # their order counts
+                _, numbers, counts = own.unique(return_inverse=True, return_counts=True)
+                out = torch.where(counts[numbers] > 1, own, out)
             if id(tensor) in held:
                 out = torch.where(held[id(tensor)], own, out)
             if even and tensor.is_floating_point() and tensor.itemsize > 2:  # what is exact in every kernel stays so

@@ -15,6 +15,9 @@ from kerneleval.tasks.formats.traits import are_flags, is_float, is_ordered, sum
 _ALIKE = 1.0 / 16.0
 """Under ``alike``, what is left of the rows' distance from one of them."""
 
+_NEARER = 8.0
+"""Rows of boxes keep from all of their way to another to 2 to the minus this of it, any power as likely."""
+
 _PADDED_ROWS, _PADDED, _ENDS = 4, 8, 16
 """Under ``padded``, one row in so many is zero, one is from a place on, one element in so many is elsewhere, and where
 all numbers are within [0, 1) one in so many is 1."""
@@ -325,6 +328,17 @@ def near_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tens
     rows = tensor.reshape(-1, tensor.shape[-1])
     place = torch.randint(len(rows), (), generator=generator, device=tensor.device)
     return torch.lerp(rows[place].expand_as(rows), rows, _ALIKE).view(tensor.shape)
+
+
+def nearer_one_row(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each row on the way to a secret one of them, most of them near it: boxes that lie scattered overlap, and stay
+    boxes. Columns of whole numbers, as of an item's place, stay.
+    """
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    place = torch.randint(len(rows), (), generator=generator, device=tensor.device)
+    share = torch.exp2(-_NEARER * torch.rand((len(rows), 1), generator=generator, device=tensor.device))
+    near = torch.lerp(rows[place].expand_as(rows), rows, share.to(tensor.dtype))
+    return torch.where((rows == rows.trunc()).all(0), rows, near).view(tensor.shape)
 
 
 def _signs(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -38,6 +38,7 @@ from kerneleval.tasks.formats.changes import (
     mirrored_inwards,
     moved_biases,
     near_one_row,
+    nearer_one_row,
     one_hot_rows,
     one_sided,
     turned,
@@ -392,7 +393,8 @@ class ModuleProblem:
                     factor = self._factor(distribution, value.dtype)
                     args[index] = value * (abs(factor) if index in traits.signed else factor)
                 elif index in traits.structured | traits.records | traits.ordered:
-                    continue
+                    near = index in traits.records and distribution in ("alike", "padded")
+                    args[index] = nearer_one_row(value, generator) if near else value
                 elif distribution == "padded":
                     args[index] = value if index in traits.positive else with_padding(value, generator)
                 elif distribution == "edges":
