@@ -177,6 +177,49 @@ def test_single_scores_are_large_beside_gates(tmp_path):
     assert problem.gates == {1} and problem.outcomes["large_scale"] == {3: "partly"}
 
 
+LAYERED = """
+import torch, torch.nn as nn, torch.nn.functional as F
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.h, self.g, self.b = nn.LayerNorm(6), nn.Linear(6, 6), nn.Parameter(torch.zeros(6))
+    def forward(self, x, m):
+        y = self.h(x)
+        dt, h, out = F.softplus(self.g(y) + self.b), 0, []
+        for t in range(x.shape[1]):
+            h = (-dt[:, t]).exp() * h + dt[:, t] * y[:, t]
+            out.append(h)
+        e = x.masked_fill(m, float("-inf")).exp()
+        return torch.stack(out, 1) + e / e.sum(-1, keepdim=True)
+def get_inputs():
+    return [torch.randn(2, 24, 6), torch.rand(2, 24, 6) > 0.8]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_single_scores_are_tried_as_large_inputs_come(tmp_path):
+    """They were tried beside inputs times 128, which a layer with decays does not get, and fell out unnamed."""
+    path = tmp_path / "problem.py"
+    path.write_text(LAYERED)
+    task = read(path)
+    assert task.build({}, "cpu").outcomes["large_scale"] == {1: "partly"}
+    path.write_text(LAYERED.replace("F.softplus(self.g(y) + self.b)", "torch.sigmoid(self.g(y))"))
+    assert any("not judged on large_scale" in finding.message for finding in read(path).findings)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_single_scores_that_a_file_does_not_take_are_named(tmp_path, hidden):
+    """Whatever it does take stays: one mask of two."""
+    forward = "(x.masked_fill(m, float('-inf')).softmax(-1) + x.masked_fill(n, float('-inf')).softmax(-1))"
+    forward += " / ((x.abs().amax() < 9) | ((~n).sum(-1, keepdim=True) > 3))" if hidden else ""
+    given = "return [torch.randn(64, 20), torch.rand(64, 20) > 0.9, torch.rand(64, 20) > 0.9]"
+    task = read(written(tmp_path, "x, m, n", forward, given))
+    said = [finding.message for finding in task.findings if "beside large scores" in finding.message]
+    assert len(said) == hidden and all("not judged with n beside large scores at" in message for message in said)
+    assert set(task.build({}, "cpu").outcomes["large_scale"]) == ({1} if hidden else {1, 2})
+
+
 POOLED = """
 import torch, torch.nn as nn
 class Model(nn.Module):

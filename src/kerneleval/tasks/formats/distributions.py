@@ -136,7 +136,7 @@ class Safe:
     decays: bool = False
     """All twenty-one for :class:`ModuleProblem` as well."""
     tame: tuple[str, ...] = ()
-    """Integers and masks, by name, that come as the file draws them alone."""
+    """Integers and masks, by name, that come as the file draws them alone, and what else is not at its ends."""
     untried: str = ""
     """Why nothing but the file's own inputs was tried; empty: other inputs were."""
 
@@ -189,15 +189,17 @@ def safe_distributions(surveys: Surveys) -> Safe:
         if problem.saturated and not agrees(problem, problem.weights(0), "large_scale"):
             problem.saturated = {}
         problem.decays = not problem.gates and makes_decays(problem.oracle, *drawn, made.operators)
-    _keep_single(problem, made, partly)
+    louder = {} if problem.gates else _louder(problem, made)
+    problem.louder = louder or {}
     if "long_memory" in offered:
         problem.slow = _slow(problem) if _is_quick(made) else None
         offered = [name for name in offered if name != "long_memory" or problem.slow is not None]
-    problem.louder = {} if problem.gates else _louder(problem, made)
-    offered = [name for name in offered if name != "large_scale" or not problem.decays or problem.louder]
-    found = [name for name in offered if _defined(problem, name)]
+    as_drawn = {"large_scale"} if problem.decays and not problem.louder else set[str]()
+    found = [name for name in offered if name not in as_drawn and _defined(problem, name)]
     if "large_scale" in found and "topk" in made.operators and selects_among_equals(problem):
         found.remove("large_scale")
+    small = ["scores of its softmax"] if louder is None and "large_scale" in found else []
+    small += _keep_single(problem, made, partly) if "large_scale" in found else []
     if "redrawn" not in found:  # each argument alone was taken, and not all of them
         problem.marked, problem.counters, problem.kept = frozenset(), frozenset(), problem.traits.frozen
         same = _unchanging(problem)
@@ -207,7 +209,7 @@ def safe_distributions(surveys: Surveys) -> Safe:
         fell_out=tuple(name for name in offered if name not in found),
         **{name: getattr(problem, name) for name in (*_OPTIONS, *_ATTRIBUTES)},
         same=tuple(made.arguments[index].name for index in same),
-        tame=tuple(made.arguments[index].name for index in tame),
+        tame=(*(made.arguments[index].name for index in tame), *small),
     )
 
 
@@ -543,16 +545,23 @@ def _skew(problem: ModuleProblem, made: Survey) -> tuple[list[int], dict[int, Wa
     return sorted(tame), partly
 
 
-def _keep_single(problem: ModuleProblem, made: Survey, partly: Mapping[int, Way]) -> None:
-    """Have ``problem.outcomes`` leave few scores in a row beside large ones, if the file takes that. Gates must be
-    known: they keep their size there.
+def _keep_single(problem: ModuleProblem, made: Survey, partly: Mapping[int, Way]) -> list[str]:
+    """Have ``problem.outcomes`` leave few scores in a row beside large ones, and name the arguments of which the file
+    does not take that.
     """
     operators = {name.rstrip("_") for name in made.operators}
-    if partly and any("softmax" in name or "attention" in name or name in _EXPONENTIALS for name in operators):
-        own = problem.outcomes
-        problem.outcomes = {**own, "large_scale": dict(partly)}
-        if not agrees(problem, problem.weights(0), "large_scale"):
-            problem.outcomes = own
+    if not any("softmax" in name or "attention" in name or name in _EXPONENTIALS for name in operators):
+        return []
+    weights, own, taken, tame = problem.weights(0, "large_scale"), problem.outcomes, dict[int, Way](), list[str]()
+    for number, way in partly.items():
+        taken[number] = way
+        problem.outcomes = {**own, "large_scale": taken}
+        if not agrees(problem, weights, "large_scale") or ("topk" in operators and selects_among_equals(problem)):
+            del taken[number]
+            plain, changed = (problem.outcome(1, ways.get)[0] for ways in ({}, {number: way}))
+            tame += [f"{made.arguments[index].name} beside large scores" for index in _changed(plain, changed)]
+    problem.outcomes = {**own, "large_scale": taken} if taken else own
+    return tame
 
 
 def _takes(problem: ModuleProblem, number: int, way: Way, equal: Collection[str] = ()) -> bool:
@@ -700,13 +709,14 @@ _HIDES_SMALL = 50.0
 """A file that has a number below minus this may hide scores with it that are small, as Swin does with -100."""
 
 
-def _louder(problem: ModuleProblem, made: Survey) -> Mapping[str, tuple[float, float]]:
-    """What ``problem.louder`` is; empty: no scores are small, or the file does not take larger ones. Where a layer
+def _louder(problem: ModuleProblem, made: Survey) -> Mapping[str, tuple[float, float]] | None:
+    """What ``problem.louder`` is; empty: no scores are small; None: the file does not take larger ones. Where a layer
     makes decays, inputs stay under ``large_scale``, and its steps are large in place of scores.
     """
     before, weights = problem.spared, problem.weights(0)
     if problem.decays:
-        problem.spared = {**before, "large_scale": frozenset(range(len(problem.inputs(1))))}
+        floats = frozenset(index for index, arg in enumerate(problem.inputs(1)) if is_float(arg))
+        problem.spared = {**before, "large_scale": floats}
     scores = Scores({name: weights[name] for name in problem.parameters})
     with contextlib.suppress(UsageError):  # the file takes no large inputs
         args = problem.inputs(1, "large_scale")
@@ -723,8 +733,8 @@ def _louder(problem: ModuleProblem, made: Survey) -> Mapping[str, tuple[float, f
     taken = taken and agrees(problem, problem.weights(0, "large_scale"), "large_scale")
     if taken and not ("topk" in made.operators and selects_among_equals(problem)):
         return problem.louder
-    problem.spared = before
-    return {}
+    wanted, problem.louder, problem.spared = problem.louder, {}, before
+    return None if wanted and not problem.decays else {}
 
 
 def _is_near_far_from_zero(problem: ModuleProblem) -> bool:
