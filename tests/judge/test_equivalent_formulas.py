@@ -39,6 +39,16 @@ def test_softmax_is_made_from_the_logarithm_of_the_sum(softmax: Callable[[torch.
     assert (found - exact).abs().max() > 10 * (torch.softmax(x, -1) - exact).abs().max()
 
 
+def test_rows_that_a_mask_hides_whole_are_plain_softmaxes() -> None:
+    """Files with such rows, as of left padding in HF's models, were not judged on large inputs: each weight was 1."""
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(7))
+    x[1], x[2, 2:] = torch.finfo(torch.float32).min, -1e9
+    with ByLogSums() as sums:
+        found = torch.softmax(x, -1)
+    assert sums.met
+    assert torch.allclose(found, torch.softmax(x, -1))
+
+
 def test_what_has_no_softmax_is_left_alone() -> None:
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(7))
     with ByLogSums() as sums:

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from kerneleval import devices
+from kerneleval.judge.oracle import reference
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.probes.void import void
-from kerneleval.records import NotJudgedError, Protocol, UsageError
+from kerneleval.records import Case, NotJudgedError, Protocol, UsageError
 from kerneleval.tasks import open_task, shapes
 from kerneleval.tasks.formats import kernelbench
 from kerneleval.tasks.formats.module_problem import ModuleProblem
@@ -282,3 +283,18 @@ def test_a_file_with_nan_is_not_void(tmp_path):
     """Two equal tensors that hold NaN passed for different ones, under which no output changed."""
     inputs = "torch.full((rows, n), 2.0).masked_fill(torch.eye(rows, n) > 0, float('nan'))"
     assert not void(bound(tmp_path, "return x * 3", inputs))
+
+
+def test_attention_with_scores_about_65536_is_judged_on_large_inputs(tmp_path):
+    """Few digits are left behind their point, and a number put for hidden scores passed where they were left out."""
+    path = tmp_path / "problem.py"
+    forward = "return (x @ x.flip(0).mT / 2).softmax(-1) @ x"
+    path.write_text(FILE.format(forward=forward, inputs="torch.randn(4, 40, 24)"))
+    task = open_task(str(path))
+    assert "large_scale" in task.distributions
+    case = Case(
+        task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous", distribution="large_scale"
+    )
+    problem = task.build({}, "cpu")
+    args = problem.inputs(1, "large_scale")
+    assert reference.expect(task, case, args, problem=problem, weights=problem.weights(1)).widest.outputs

@@ -65,7 +65,7 @@ from kerneleval.records import (
     UsageError,
 )
 from kerneleval.tasks.formats.jumps import Flips, Noise, jumps, noisy, too_many
-from kerneleval.tasks.formats.soundness import astray, limit_of
+from kerneleval.tasks.formats.soundness import allowed, astray, limit_of
 
 _ROUNDINGS, _NUDGES = 2.0**-19, 8
 """How far inputs move by a few roundings of fp32 (a mean of 500 numbers, summed in turn, is off by 2^-20 at most), and
@@ -605,6 +605,7 @@ def _flaw(call: ReferenceCall, tf32: bool) -> str:
     oracle = _exact(call)
     native = _native(call, oracle, tf32)
     limit = limit_of((*call.args, *call.weights.values(), *native), call.inside, tf32=tf32)
+    limit = allowed(limit, call.case.distribution)
     found = astray(native, oracle, limit)
     if found is None:
         return ""

@@ -427,6 +427,10 @@ def _keeps_rows(equation: Any, operands: Sequence[Any]) -> bool:
     return first[-1] in second and first[-1] not in out and out[:-1] == first[:-1] and len(set(first)) == len(first)
 
 
+_LOST = 0.5
+"""So far from 1 the weights of a row add up to something else: no kernel that keeps the logarithm of a sum is right."""
+
+
 class ByLogSums(_OtherSoftmax):
     """While it is entered, softmax is made from the logarithm of each row's sum, as by kernels that keep or combine
     such logarithms (FlashDecoding, cross entropies). Of scores in the thousands that number is rounded more coarsely
@@ -444,9 +448,13 @@ class ByLogSums(_OtherSoftmax):
         """By what comes out of a step of a softmax that is written out, that step."""
 
     def weights(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """``exp(x - log sum exp(x))``, in fp32 at least."""
+        """``exp(x - log sum exp(x))``, in fp32 at least; the softmax itself where that number has no digit left, as in
+        rows that a mask of -1e9 hides whole.
+        """
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return torch.exp(wide - torch.logsumexp(wide, dim, keepdim=True)).to(scores.dtype)
+        found = torch.exp(wide - torch.logsumexp(wide, dim, keepdim=True))
+        lost = (found.sum(dim, keepdim=True) - 1).abs() > _LOST
+        return torch.where(lost, torch.softmax(wide, dim), found).to(scores.dtype)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -15,7 +15,7 @@ from kerneleval.records import UsageError
 from kerneleval.tasks.formats.changes import Vary
 from kerneleval.tasks.formats.jumps import Flips, Noise, jumps, noisy, too_many
 from kerneleval.tasks.formats.module_problem import ModuleProblem
-from kerneleval.tasks.formats.soundness import AGREE, astray, limit_of, opened
+from kerneleval.tasks.formats.soundness import AGREE, allowed, astray, limit_of, opened
 from kerneleval.tasks.formats.traits import is_inexact
 
 _NOISY = 19
@@ -140,7 +140,8 @@ def agrees_on(
     if not all(bool(t.isfinite().all()) for t in floating):
         return False
     limit = limit_of((*args, *weights.values(), *native), problem.inside)
-    if astray(native, exact, limit) is None:
+    wide = allowed(limit, distribution)
+    if astray(native, exact, wide) is None:
         return True
     bits = _NOISY if limit <= AGREE else 3 - round(math.log2(limit))  # the limit is eight steps of a half type
     key = ("tried", problem.file.hash, distribution, str([tuple(out.shape) for out in exact]))
@@ -153,4 +154,4 @@ def agrees_on(
         ],
     )
     right = [flips.nearest(index, own) for index, own in enumerate(native)]
-    return astray(right, exact, limit) is None and not too_many(native, right)
+    return astray(right, exact, wide) is None and not too_many(native, right)

@@ -21,6 +21,8 @@ _PART, _OFF, _FLOOR = 0.25, 0.5, 1 / 16
 """Or this share of the elements is off by half of itself, and by more than a sixteenth of the first limit: where one
 large element hides what the others are."""
 
+_FAR_LIMIT = 1 / 128
+
 DEPENDS = 1e-4
 """Change of the outputs from input to input, relative to the largest value, below which a size is no good one."""
 
@@ -72,6 +74,13 @@ def astray(native: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], limit:
         if bool(apart > limit * largest) or off > _PART * own.numel():
             return Astray(output=index, apart=float(apart / largest), limit=limit)
     return None
+
+
+def allowed(limit: float, distribution: str) -> float:
+    """The limit on inputs of a distribution: of scores about 65,536, as large queries and keys make, few digits are
+    left behind the point.
+    """
+    return max(limit, _FAR_LIMIT) if distribution == "large_scale" else limit
 
 
 def least_change(tensors: Sequence[object], inside: torch.dtype | None = None) -> float:
