@@ -427,6 +427,9 @@ def _keeps_rows(equation: Any, operands: Sequence[Any]) -> bool:
     return first[-1] in second and first[-1] not in out and out[:-1] == first[:-1] and len(set(first)) == len(first)
 
 
+_MOST_SCORES = 1 << 26
+"""So many scores of a fused attention are written down at most."""
+
 _LOST = 0.5
 """So far from 1 the weights of a row add up to something else: no kernel that keeps the logarithm of a sum is right."""
 
@@ -481,7 +484,8 @@ class ByLogSums(_OtherSoftmax):
             scores = given[0].clone() if in_place else given[0]
             self._steps.pop(given[0], None)  # else a long chain of differences would be kept
             before = _Step("sub", scores, scores._version, shift=tuple(getattr(given[1], "shape", ())))
-        out = super().__torch_function__(func, types, args, kwargs)
+        fused = self._attention(*args, **(kwargs or {})) if func is F.scaled_dot_product_attention else None
+        out = super().__torch_function__(func, types, args, kwargs) if fused is None else fused
         options = dict(kwargs or {})
         if before is not None and isinstance(out, torch.Tensor) and not out.is_inference() and "out" not in options:
             step = self._next(name, before, given, options, out)
@@ -498,6 +502,33 @@ class ByLogSums(_OtherSoftmax):
             if type(dim) is int and given[0].dim():
                 self._steps[out] = _Step("log", given[0], given[0]._version, out._version, dim=dim)
         return out
+
+    def _attention(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **options: Any,
+    ) -> torch.Tensor | None:
+        """A fused attention; None: it drops weights, or has too many scores to write them down."""
+        scale = options.get("scale") or query.shape[-1] ** -0.5
+        if dropout_p or query.shape[:-1].numel() * key.shape[-2] > _MOST_SCORES:
+            return None
+        if options.get("enable_gqa"):
+            key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+        scores = query @ key.mT * scale
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        self.met = True
+        hidden = (scores == -math.inf).all(-1, keepdim=True)  # such rows are 0
+        return self.weights(scores, -1).masked_fill(hidden, 0.0) @ value
 
     def _next(
         self, name: str, before: _Step, given: Sequence[Any], options: Mapping[str, Any], out: torch.Tensor
