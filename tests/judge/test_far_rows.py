@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +22,7 @@ from .conftest import called, case_of, drawn, planned
 
 FAR = [n for n, task in all_tasks().items() if any(isinstance(a, Arg) and a.extreme == "rows" for a in task.table.args)]
 DRAWS = 6
-SIZES = {"M": 40, "N": 90, "B": 3, "C": 12, "H": 4, "W": 5, "L": 24, "S": 30, "K": 7}
+SIZES = {"M": 40, "N": 90, "B": 3, "C": 12, "H": 4, "W": 5, "L": 24, "S": 30, "K": 7, "V": 40}
 
 
 def large(name: str, dtype: str, layout: str = "contiguous") -> Case:
@@ -66,6 +67,15 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "masked_softmax": lambda x, mask, least: torch.softmax(x.masked_fill(~mask, least), -1),
     "logsumexp": log_of_sum,
     "amax_all": lambda x, least: x.amax().clamp_min(least),
+    "min_max_normalize": lambda x, eps, least: (
+        (x - x.amin(-1, True)) / (x.amax(-1, True).clamp_min(least) - x.amin(-1, True) + eps)
+    ),
+    "scatter_amax": lambda x, index, source, least: torch.scatter_reduce(
+        torch.full_like(x, least), 1, index, source, "amax"
+    ).maximum(x.clamp_min(least)),
+    "top_n_sigma_keep": lambda x, n, least: (
+        x >= x.amax(-1, True).clamp_min(least) - n * x.std(-1, correction=0, keepdim=True)
+    ),
     "global_avg_max_pool": lambda x, least: torch.stack((x.mean((2, 3)), x.amax((2, 3)).clamp_min(least)), -1),
     "cross_entropy": lambda x, t, least: (log_of_sum(x, least) - x.gather(-1, t[..., None])[..., 0]).mean(),
 }
@@ -198,7 +208,8 @@ def test_keys_of_far_queries_differ_and_are_numbers_of_few_bits(name: str) -> No
     spec = next(a for a in task.arguments(case.dims_map, "float32") if getattr(a, "apart", ()))
     for seed in range(12):
         args, _ = drawn(task, case, seed)
-        query, keys = args[0], args[1].transpose(0, spec.apart[0]).flatten(1)
+        query, keys = args[0], args[1].movedim(spec.apart, (*range(len(spec.apart)),)).flatten(0, len(spec.apart) - 1)
+        keys = keys.flatten(1)
         if not (keys == keys[:, :1]).all():
             assert query.abs().amax() < 100
             continue
@@ -222,12 +233,15 @@ def test_far_keys_are_numbers_of_tf32(count: int, draws: int) -> None:
         assert len(keys.unique()) == count
 
 
+LOG2E = math.log2(math.e)
+
+
 class MaximumFrom(TorchFunctionMode):
     """Softmaxes and logarithms of sums of exponentials whose running maximum begins at a number."""
 
-    def __init__(self, least: float) -> None:
+    def __init__(self, least: float, how: str = "") -> None:
         super().__init__()
-        self.least = least
+        self.least, self.how = least, how
 
     def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, options = function.__name__, dict(kwargs or {})
@@ -235,10 +249,10 @@ class MaximumFrom(TorchFunctionMode):
             return function(*args, **options)
         x, dim = args[0], options["dim"] if "dim" in options else args[1]
         most = x.amax(dim, keepdim=True).clamp_min(self.least)
-        shares = torch.exp(x - most)
+        shares = torch.exp2(x * LOG2E - most * LOG2E) if self.how == "powers of two" else torch.exp(x - most)
         total = shares.sum(dim, keepdim=True)
         if name == "softmax":
-            return shares / total
+            return torch.exp(x - (most + total.log())) if self.how == "logarithms of sums" else shares / total
         found = most + total.log()
         return x - found if name == "log_softmax" else found if options.get("keepdim") else found.squeeze(dim)
 
@@ -266,6 +280,120 @@ def test_a_maximum_that_begins_at_zero_is_found_wherever_shares_are_taken(name: 
             with MaximumFrom(least):
                 outs = called(task.reference, args)
             assert matches(outs, expectation) == right
+
+
+FURTHER = [
+    *("min_p_keep", "topk_softmax", "topk_softmax_renormalized", "grouped_topk", "cross_entropy_z_loss"),
+    *("cross_entropy_z_loss_none", "sink_softmax", "scaled_biased_softmax", "rows_mul_add_log_softmax"),
+    *("mv_log_softmax", "bmm_softmax_last", "mul_add_log_softmax_dropout_bmm", "softmax_dropout_linear_add_layer_norm"),
+    *("linear_log_softmax", "linear_batch_norm_scale_softmax", "conv_transpose2d_bias_add_softmax_sigmoid"),
+    *("differential_attention", "conv_transpose2d_global_avg_pool_bias_add_logsumexp_scale"),
+]
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_maximum_that_begins_at_ten_thousand_below_zero_is_found(name: str) -> None:
+    """Where no row lies at the end of the range, some lie 20,000 below 0; every honest formula is right there."""
+    task = find(name)
+    distribution = "common" if "common" in task.distributions else "far_mean"
+    cases = planned(task, dtypes=("float32",), directions=("forward",), distributions=(distribution,))
+    case, found = cases[0], set()
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args).widest
+        for how in ("", "powers of two", "logarithms of sums"):
+            with MaximumFrom(-math.inf, how):
+                assert matches(called(task.reference, args), expectation), (seed, how)
+        with MaximumFrom(-1e4):
+            found.add(matches(called(task.reference, args), expectation))
+    assert found == {True, False}
+
+
+def by_steps(least: float, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor) -> Tensor:
+    """``rwkv4_wkv`` with a running maximum."""
+    most = torch.full_like(k[:, 0], least)
+    total, weight, outs = torch.zeros_like(most), torch.zeros_like(most), []
+    for step in range(k.shape[1]):
+        top = torch.maximum(most, k[:, step] + bonus)
+        old, new = (most - top).exp(), (k[:, step] + bonus - top).exp()
+        outs.append((old * total + new * v[:, step]) / (old * weight + new))
+        top = torch.maximum(most - decay.exp(), k[:, step])
+        old, new = (most - decay.exp() - top).exp(), (k[:, step] - top).exp()
+        total, weight, most = old * total + new * v[:, step], old * weight + new, top
+    return torch.stack(outs, 1)
+
+
+@pytest.mark.parametrize(("least", "right"), [(-1e4, False), (-1e38, True)])
+def test_a_running_maximum_of_keys_far_below_zero(least: float, right: bool) -> None:
+    task = find("rwkv4_wkv")
+    case = planned(task, dtypes=("float32",), directions=("forward",), distributions=("common",))[0]
+    found = []
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        found.append(matches([by_steps(least, *args)], reference.expect(task, case, args).widest))
+    assert all(found) == right
+
+
+@pytest.mark.parametrize("name", ["conv2d_scale_min", "linear_group_norm_min_bias_add"])
+def test_a_minimum_that_begins_at_ten_thousand_is_found(name: str) -> None:
+    task, found = find(name), set()
+    case = planned(task, dtypes=("float32",), directions=("forward",), distributions=("far_mean",))[0]
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args)
+        assert matches(called(task.reference, args), expectation)
+        with Clamped(1e4):
+            found.add(matches(called(task.reference, args), expectation))
+    assert found == {True, False}
+
+
+class Clamped(TorchFunctionMode):
+    """Minima that begin at a number."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self.most = most
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        return out.clamp_max(self.most) if function.__name__ == "amin" else out
+
+
+class Hiding(TorchFunctionMode):
+    """Attention with a number in place of hidden scores, by the logarithm of a row's sum if asked."""
+
+    def __init__(self, hidden: float, *, by_logs: bool = False) -> None:
+        super().__init__()
+        self.hidden, self.by_logs = hidden, by_logs
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = dict(kwargs or {})
+        if function.__name__ != "scaled_dot_product_attention":
+            return function(*args, **options)
+        q, k, v = args[:3]
+        k, v = (x.repeat_interleave(q.shape[-3] // k.shape[-3], -3) for x in (k, v))
+        scores = (q @ k.mT * options["scale"]).masked_fill(~options["attn_mask"], self.hidden)
+        if self.by_logs:
+            return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ v
+        return torch.softmax(scores, -1) @ v
+
+
+PAGED = ["paged_attention_v1", "paged_attention_gqa", "paged_attention_sliding_window", "cascade_attention"]
+
+
+@pytest.mark.parametrize("name", [*PAGED, "paged_prefill_attention", "mla_decode"])
+def test_numbers_for_slots_that_are_not_in_use_are_found(name: str) -> None:
+    task, found = find(name), set()
+    cases = planned(task, dtypes=("float32",), directions=("forward",), distributions=("common",))
+    for seed, case in itertools.product(range(DRAWS), cases[:2]):
+        args, _ = drawn(task, case, seed)
+        expectation = reference.expect(task, case, args).widest
+        for by_logs in (False, True):
+            with Hiding(-math.inf, by_logs=by_logs):
+                assert matches(called(task.reference, args), expectation), (seed, by_logs)
+        with Hiding(-1e4):
+            found.add(matches(called(task.reference, args), expectation))
+    assert False in found
 
 
 def merged(least: float, first: Tensor, a: Tensor, other: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -645,8 +645,11 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     forms = (there,) if placed is there else (there, placed)  # kernels may copy their inputs first
     usual = call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]
-    for form, unfused in itertools.product(forms, usual):
-        other = replace(form, task=replace(call.task, reference=unfused)).natively()
+    separate = [
+        replace(form, task=replace(call.task, reference=unfused)) for form, unfused in itertools.product(forms, usual)
+    ]
+    for form in separate:
+        other = form.natively()
         native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if call.problem is not None and call.case.distribution == "far_mean":
         for turn in range(_FAR_TURNS):
@@ -657,7 +660,7 @@ def _furthest(call: ReferenceCall, oracle: Tensors, native: Tensors) -> Tensors:
             with contextlib.suppress(UsageError), Noise(_FP32_BITS, turn):  # no root of what is rounded
                 other = _exact(call)
                 native = tuple(_left_over(*three) for three in zip(native, other, oracle, strict=True))
-    for form in forms:
+    for form in (*forms, *separate) if call.case.distribution == "common" else forms:
         for formula in call.other_formulas():
             with formula:
                 other = form.natively()

@@ -202,9 +202,10 @@ class ReferenceCall:
         """Formulas that show more of the rounding than the native one where few numbers decide."""
         if self.problem is not None:
             return [ByLogSums()] if self.case.distribution in ("large_scale", "far_mean") else []
-        if self.case.distribution not in ("large_scale", "outlier"):
+        forward = self.case.direction == "forward"
+        if self.case.distribution not in ("large_scale", "outlier", *["common"] * forward):
             return []
-        if self.case.direction == "forward":
+        if forward:
             return [ByKeptLogSums()]
         single, double = torch.float32, torch.float64
         weights = [ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]

@@ -57,6 +57,10 @@ _MOST_KEYS = 1536
 """So many keys are below 16, up to where TF32 has all multiples of ``_KEY_STEP``."""
 _FAR_STEP = 8192.0
 """Such scores are multiples of this: the largest ones are equal or far apart, however a product is rounded."""
+_FURTHER, _FURTHER_FACTOR = 19_800.0, 10.0
+"""What brings scores of -200 to -20,000, further than -10,000, and the factor of two that are multiplied. Numbers of
+fp32 about 20,000 stay different by ``exp2(x * c - max * c)``; those about 25,000 do not.
+"""
 _APART = 1.125
 """Part of this at which the others begin: one may be the largest alone in half types, too."""
 _HALF_FARTHEST = 6
@@ -298,6 +302,28 @@ def _far_scores(drawn: Drawn) -> None:
             value.mul_(_FAR_QUERY)
 
 
+def _further_below(drawn: Drawn) -> None:
+    """In every second call scores lie about -20,000 in place of -200; so do those that products of two arguments, or a
+    bias of a layer or norm, bring there, and channels above 0 before a minimum lie about 20,000. Not in half types, nor
+    where shares of several rows are compared (``expert_choice``).
+    """
+    far_mean = drawn.case.distribution == "far_mean"
+    moved = [
+        (spec, value)
+        for spec, value in drawn.tensors
+        if value.is_floating_point() and value.itemsize > 2 and not (spec.step and spec.along != (value.ndim - 1,))
+        if (spec.role == "weight" and spec.along and abs(spec.far) < 1 if far_mean else spec.common)
+    ]
+    if not moved or int(torch.randint(2, (), generator=drawn.stream("further below", "cpu"))):
+        return
+    if far_mean or all(spec.scores for spec, _ in moved):
+        for _, value in moved:
+            value.add_(value.sign().mul_(_FURTHER))
+    elif [(spec.common > 0, spec.common_signs) for spec, _ in moved] == [(True, False), (False, False)]:
+        for _, value in moved:
+            value.mul_(_FURTHER_FACTOR)
+
+
 def _all_different(drawn: Drawn) -> None:
     """Lets whole numbers differ from those of the argument before at every place: what differs is counted."""
     whole = [value for spec, value in drawn.tensors if spec.values == "integers"]
@@ -396,6 +422,7 @@ RULES: tuple[Rule, ...] = (
     Rule(_one_sided, lambda spec: spec.one_sided),
     Rule(_last_places, lambda spec: spec.along, ("ordered",)),
     Rule(_far_scores, lambda spec: spec.apart, ("common",), backward=False),
+    Rule(_further_below, lambda spec: spec.common or abs(spec.far) < 1, ("common", "far_mean"), backward=False),
     Rule(_all_different, lambda spec: spec.values == "integers", ("full",)),
     Rule(_extreme, lambda spec: spec.extreme not in (False, "rows"), ("large_scale", "small_scale")),
     Rule(_far_rows, lambda spec: spec.extreme == "rows", ("large_scale",), backward=False),

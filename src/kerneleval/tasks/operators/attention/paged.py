@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -190,8 +191,9 @@ _SLOTS = 2**24
 
 
 _QUERY = data("query", "B heads D", **OF_QUERIES)
-_PLAIN = (data("keys", "V S G D", common=SCORES_NEAR), data("values", "V S G D"))
-_APART = (data("keys", "V G W S lanes", common=SCORES_NEAR), data("values", "V G D S"))
+_PLAIN = (data("keys", "V S G D", common=SCORES_NEAR, apart="V S"), data("values", "V S G D"))
+_NEAR = (data("keys", "V S G D", common=SCORES_NEAR), _PLAIN[1])  # beside a sink far scores have all weight, or none
+_APART = (data("keys", "V G W S lanes", common=SCORES_NEAR, apart="V S"), data("values", "V G D S"))
 _TABLE = index("table", "B N", "V")
 _LENGTHS = index("lengths", "B", "N * S + 1", low=4, lengths=True)
 _SCALE = plain("scale", formula="D ** (-0.5)")
@@ -259,7 +261,16 @@ TASKS = (
         "out[b] = softmax(query[b] k^T * scale + slopes * (j - last j)) v over the pages of b, as for v1: long "
         "contexts, with linear biases",
         _v2,
-        (_QUERY, *_APART, _TABLE, _LENGTHS, data("slopes", "heads", values="uniform", fan_in="steps"), _SCALE),
+        # a slope brings keys near one another
+        (
+            _QUERY,
+            replace(_APART[0], apart=""),
+            _APART[1],
+            _TABLE,
+            _LENGTHS,
+            data("slopes", "heads", values="uniform", fan_in="steps"),
+            _SCALE,
+        ),
         derive={**_SHAPES, "steps": "16 ** 2"},  # slopes up to 1 / 16, as of alibi_attention
         dims=(fixed("B", high=4), *_BATCH[1:], *_CACHE, size("N", high=1024)),
         wider=(_v2_by_columns,),
@@ -281,7 +292,7 @@ TASKS = (
         "paged_attention_sinks",
         "out[b] = softmax(query[b] k^T * scale, sinks[h]) v, where the sink's weight, a further score, is left out",
         _sinks,
-        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, data("sinks", "heads", values="above_one", common=SINKS_BELOW), _SCALE),
+        (_QUERY, *_NEAR, _TABLE, _LENGTHS, data("sinks", "heads", values="above_one", common=SINKS_BELOW), _SCALE),
         # among many keys, and in a single head, one score hardly shows
         dims=(
             *_BATCH[:2],
@@ -330,7 +341,7 @@ TASKS = (
         _mla_decode,
         (
             data("query", "B heads D", **OF_QUERIES),
-            data("cache", "V S D", common=SCORES_NEAR),
+            data("cache", "V S D", common=SCORES_NEAR, apart="V S"),
             _TABLE,
             _LENGTHS,
             plain("rank", formula="8 * (W - W // 4 - 1)"),

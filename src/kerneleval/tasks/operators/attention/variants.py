@@ -346,7 +346,11 @@ TASKS = (
         "out = (softmax(q0 k0^T * scale) - part * softmax(q1 k1^T * scale)) v, where q and k are two of each head",
         _differential_attention,
         plain("part", 0.625),
-        over=(data("q", "B H two L D", **OF_QUERIES), data("k", "B H two S D", common=SCORES_NEAR), _NEAR[2]),
+        over=(
+            data("q", "B H two L D", **OF_QUERIES),
+            data("k", "B H two S D", common=SCORES_NEAR, apart="S"),
+            _NEAR[2],
+        ),
         each=12,
         flops="B * H * L * S * (6 * D + 12)",
         derive={"two": 2},

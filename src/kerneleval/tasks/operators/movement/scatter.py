@@ -90,7 +90,7 @@ _TABLE = (size("V"), size("N"), size("K"))
 _INTO_ROWS = (data("x", "V N"), index("index", "K", "V", summed=True), data("source", "K N"))
 _ORDER = permutation("order", {1: 0, 2: 0}, {})
 _COLUMNS = permutation("column_permutation", {0: 1, 2: 1}, {0: 1})
-_LARGEST: Any = {"scaling": 2.0, **_GROUP}
+_LARGEST: Any = {"scaling": 2.0, "extreme": "rows", **_GROUP}
 _INTO_COLUMNS = (data("x", "M N"), index("index", "M K", "N", summed=True), data("source", "M K"))
 _LARGEST_OF_COLUMNS = (replace(_INTO_COLUMNS[0], along="N"), *_INTO_COLUMNS[1:])
 _LARGEST_OF_ROWS = (replace(_INTO_ROWS[0], along="N"), *_INTO_ROWS[1:])

@@ -192,6 +192,7 @@ TASKS = (
         relations=(*_ROWS, _COLUMNS, shift("shift_invariance", 0, False)),
         without=("constant",),
         rows=("far_mean",),
+        extreme="rows",
     ),
     _scaled(
         "scale_norm",
