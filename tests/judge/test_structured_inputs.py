@@ -507,3 +507,28 @@ def test_scaled_exponentials_pass(kernel: Kernel, dtype: str) -> None:
 
     assert not wrong("matrix_exp", kernel, lambda _: True, dtype)
     assert not wrong("matrix_exp", backward, lambda _: True, dtype, direction="backward")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "right"),
+    [
+        (lambda x, y: x << (y & 7), ()),
+        (lambda x, y: x << (y & 31), ("int32", "int8")),
+        (lambda x, y: (x * (torch.ones_like(y, dtype=torch.int32) << y.int())).to(x.dtype), ("int32", "int8")),
+        (lambda x, y: x * torch.exp2(y.float()).to(x.dtype), ("int32", "int64", "int8")),
+        (lambda x, y: x * (torch.ones_like(x) << y), ("int32", "int64", "int8")),
+    ],
+)
+def test_bits_are_shifted_by_all_places_of_the_type(kernel: Kernel, right: tuple[str, ...]) -> None:
+    """Shifts of eight places and more came nowhere; in int8 there are none."""
+    for dtype in ("int32", "int64"):
+        assert bool(wrong("bitwise_left_shift", kernel, lambda _: True, dtype)) == (dtype not in right), dtype
+    assert not wrong("bitwise_left_shift", kernel, lambda _: True, "int8")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "right"), [(lambda x, y: x >> (y & 31), ("int32",)), (lambda x, y: x >> y, ("int32", "int64"))]
+)
+def test_bits_come_down_from_all_places_of_the_type(kernel: Kernel, right: tuple[str, ...]) -> None:
+    for dtype in ("int32", "int64"):
+        assert bool(wrong("bitwise_right_shift", kernel, lambda _: True, dtype)) == (dtype not in right), dtype

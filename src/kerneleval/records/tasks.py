@@ -216,6 +216,9 @@ up to 2000, or as large as leaves counts of that mean exact in a half type."""
 _SCORES = -150.0
 """``TensorSpec.common`` of scores is at most this."""
 
+_WIDE = {"divisors": "divisors of one large number, in all of int8", "shifts": "below the bits of the type"}
+"""What ``Arg.wide`` promises by name."""
+
 Extreme = bool | Literal["large", "small", "floors", "rows", "angles"]
 """Whether data reach the ends of the range; ``"large"``, ``"small"``: large or small ones alone; ``"floors"``: small
 ones of 1e-9 to 1e-13, of which a kernel may hold the scale at a floor; ``"angles"``: large ones in fp32 go up to some
@@ -256,7 +259,7 @@ class TensorSpec:
     """Lower bound of ``integers`` (inclusive)."""
     high: int = 2
     """Upper bound of ``integers`` (exclusive)."""
-    wide: int | Literal["divisors"] = 0
+    wide: int | Literal["divisors", "shifts"] = 0
     """Bits that ``integers`` have in some rows of standard data, or as many as their type has: see ``Arg.wide``."""
     ids: bool = False
     """Whether ``integers`` of role ``data`` have the structures of indices (``docs/inputs.md``), as ids do."""
@@ -379,10 +382,11 @@ class Arg:
     low: int | str = 0
     """A number or a formula, as ``high`` and ``common``."""
     high: int | str = 2
-    wide: int | Literal["divisors"] = 0
+    wide: int | Literal["divisors", "shifts"] = 0
     """Of ``integers`` in an integer type: in some rows of standard data they have up to so many bits, or all those of
     their type, and no other bound. ``"divisors"``: there they divide one number of the type, and so does the
-    least common multiple of any two; in int8 in all rows. 0: they are in [low, high) everywhere."""
+    least common multiple of any two; in int8 in all rows. ``"shifts"``: they are below the bits of their type there. 0:
+    they are in [low, high) everywhere."""
     ids: bool = False
     equals: str = ""
     """Name of an argument before it of which some rows (last dim) are rows of this one too, backward, where a distance
@@ -468,8 +472,8 @@ class Arg:
         """What ``wide`` and ``ignored`` promise, to follow the bounds: ``, in some rows of all bits``; may be empty."""
         if self.ignored:
             return f", or {self.ignored}"
-        if self.wide == "divisors":
-            return ", in some rows divisors of one large number, in all of int8"
+        if isinstance(self.wide, str):
+            return f", in some rows {_WIDE[self.wide]}"
         which = "of any bits of the type" if self.wide == 64 else f"of up to {self.wide} bits, if the type has them"
         return f", in some rows {which}" if self.wide else ""
 

@@ -48,6 +48,10 @@ def widen(specs: Sequence[Argument], values: list[Any], case: Case, generator: t
             found, usual = _no_integers(values[place], style), style < _STYLES // 2
         elif spec.wide == "divisors":
             found, usual = _divisors(values[place], generator), (style < _STYLES // 2) & (values[place].itemsize > 1)
+        elif spec.wide == "shifts":
+            bits = torch.iinfo(values[place].dtype).bits
+            found = torch.randint(bits, spec.shape, generator=generator, device=generator.device)
+            usual = style < _STYLES // 2
         else:
             found, usual = _together(spec, values[place], style, start, unit, generator), style < _STYLES // 2
         values[place] = torch.where(usual, values[place], found.to(values[place].dtype))

@@ -11,7 +11,7 @@ from kerneleval.tasks.pointwise import COMMUTATIVE, pointwise
 
 _BITS: Any = {"dtypes": INTEGERS, "exact": True, "no_backward": "whole numbers have no gradient"}
 _TWO: Any = {"over": (bits("x", "M N"), bits("y", "M N")), **_BITS}
-_SHIFT: Any = {"over": (bits("x", "M N"), whole("y", "M N", 0, 8)), **_BITS}
+_SHIFT: Any = {"over": (bits("x", "M N"), whole("y", "M N", 0, 8, wide="shifts")), **_BITS}
 _SIGNED: Any = {**_BITS, "dtypes": ("int32", "int64", "int8")}
 
 TASKS = (
@@ -19,8 +19,16 @@ TASKS = (
     pointwise("bitwise_or", "out = x | y", torch.bitwise_or, 1, relations=(COMMUTATIVE,), **_TWO),
     pointwise("bitwise_xor", "out = x ^ y", torch.bitwise_xor, 1, relations=(COMMUTATIVE,), **_TWO),
     pointwise("bitwise_not", "out = ~x", torch.bitwise_not, 1, over=(bits("x", "M N"),), **_BITS),
-    pointwise("bitwise_left_shift", "out = x << y, 0 <= y < 8", torch.bitwise_left_shift, 1, **_SHIFT),
-    pointwise("bitwise_right_shift", "out = x >> y, with the sign, 0 <= y < 8", torch.bitwise_right_shift, 1, **_SHIFT),
+    pointwise(
+        "bitwise_left_shift", "out = x << y, y from 0 up to the bits of the type", torch.bitwise_left_shift, 1, **_SHIFT
+    ),
+    pointwise(
+        "bitwise_right_shift",
+        "out = x >> y, with the sign, y from 0 up to the bits of the type",
+        torch.bitwise_right_shift,
+        1,
+        **_SHIFT,
+    ),
     pointwise(
         "gcd",
         "out = the greatest common divisor of x and y",
