@@ -338,6 +338,7 @@ TASKS = (
         over=_NEAR,
         each=8,
         epsilon=1e-6,
+        without=("constant", "large_scale"),
         scale=plain("scale", 12.0),
         relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),

@@ -291,7 +291,7 @@ TASKS = (
         _poisson_nll_rate,
         4,
         plain("eps", 1e-8),
-        over=(data("x", "M N", values="positive"), _COUNTS),
+        over=(data("x", "M N", values="nonnegative"), _COUNTS),
     ),
     *_loss(
         "gaussian_nll_loss",

@@ -202,6 +202,7 @@ TASKS = (
         plain("eps", 1e-5),
         over=(_X, weight("scale", "one", values="ones_normal")),
         derive={"one": 1},
+        epsilon=1e-5,
         source="model",
         relations=(*_ROWS, _COLUMNS, _FREE),
     ),

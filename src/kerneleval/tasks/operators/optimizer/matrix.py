@@ -4,10 +4,12 @@ done to gradients before.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from kerneleval.records import Arg, Plain
 from kerneleval.tasks.define import ROWS, data, fixed, operator, plain
 from kerneleval.tasks.operators.optimizer.optimizer import NO_GRADIENT, STEPS, moments, rearranged
 from kerneleval.tasks.relations import homogeneity
@@ -121,7 +123,10 @@ _NORM: Any = {
     "no_backward": NO_GRADIENT,
     "complexity": 2,
 }
-_LAMB = (_FIRST, _G, _M, _V, _LR, plain("beta1", 0.4375), plain("beta2", 0.59375), _EPS, _DECAY, _STEP)
+_LAMB: tuple[Arg | Plain, ...] = (
+    *(replace(arg, idle=True) for arg in (_FIRST, _G, _M, _V)),
+    *(_LR, plain("beta1", 0.4375), plain("beta2", 0.59375), _EPS, _DECAY, _STEP),
+)
 _LARS = (_FIRST, _G, data("momentum", "M N"), _LR, plain("mu", 0.6), plain("trust", 0.5), _EPS, _DECAY)
 _MATRIX: Any = {
     **_NORM,
@@ -155,6 +160,7 @@ TASKS = (
         out=("M N",) * 2,
         reference=_lars,
         flops="10 * M * N",
+        extreme="floors",
         nonfinite=False,
         relations=rearranged(_LARS, 2)[::2],
         **_NORM,
