@@ -424,3 +424,25 @@ def test_sums_and_sinks_far_below_zero_need_a_maximum_that_begins_below(name: st
         expectation = reference.expect(task, case, args)
         for least, right in ((-math.inf, True), (0.0, False)):
             assert matches(called(partial(kernel, least), args), expectation) == right
+
+
+def capped(q: Tensor, k: Tensor, v: Tensor, cap: float, scale: float, *, tanh: Callable[[Tensor], Tensor]) -> Tensor:
+    return torch.softmax(cap * tanh(q @ k.mT * scale / cap), -1) @ v
+
+
+@pytest.mark.parametrize(
+    ("tanh", "right"),
+    [
+        (lambda x: (torch.exp(x) - torch.exp(-x)) / (torch.exp(x) + torch.exp(-x)), False),
+        (lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1), False),
+        (lambda x: 2 / (1 + torch.exp(-2 * x)) - 1, True),
+        (torch.tanh, True),
+    ],
+)
+def test_a_tanh_of_exponentials_overflows_where_all_scores_are_capped(tanh: Any, right: bool) -> None:
+    task, found = find("softcap_attention"), []
+    case = case_of(task.name, {"B": 2, "H": 3, "L": 24, "S": 30, "D": 32}, distribution="common")
+    for seed in range(DRAWS):
+        args, _ = drawn(task, case, seed)
+        found.append(matches([capped(*args, tanh=tanh)], reference.expect(task, case, args)))
+    assert all(found) == right

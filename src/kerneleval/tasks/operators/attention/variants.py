@@ -303,7 +303,6 @@ TASKS = (
         "out = softmax(cap * tanh(q k^T * scale / cap)) v",
         _softcap_attention,
         plain("cap", 5.0),
-        over=_NEAR,
         each=8,
         relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),
