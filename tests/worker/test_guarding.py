@@ -11,6 +11,9 @@ import pytest
 
 DRIVER = Path(__file__).parent / "guarding_driver.py"
 
+OF_THE_WORKER = "vars(types.FunctionType)['__globals__'].fget"
+"""A function that candidates can get at: who asks for what functions hold comes through it."""
+
 # source: (level, when, part of what is told)
 TAMPERING = {
     "import torch\ntorch.allclose = lambda *a: True": ("fail", "load", "replaced torch.allclose"),
@@ -39,6 +42,24 @@ TAMPERING = {
     "import gc\nfrom gc import get_referrers as g\ng(gc)": ("fail", "load", "gc.get_referrers"),
     "import sys\nsys._current_frames()": ("fail", "load", "_current_frames"),
     "import kerneleval.worker.wire as w\nw.Channel.send.__code__": ("fail", "load", "code of Channel.send"),
+    f"import types\n{OF_THE_WORKER}.__globals__": ("fail", "load", "reads the __globals__ of"),
+    f"import types\ndef run():\n    getattr({OF_THE_WORKER}, '__clo' + 'sure__')": (
+        "fail",
+        "call",
+        "the __closure__ of",
+    ),
+    f"import inspect, types\ninspect.getclosurevars({OF_THE_WORKER})": ("warn", "load", "reads the __"),
+    f"import types\nexec(\"assert {OF_THE_WORKER}.__globals__ == {{}}\", dict(types=types, __name__='kerneleval.x'))": (
+        "fail",
+        "load",
+        "reads the __globals__ of",
+    ),
+    f"import operator, types\nfrom concurrent.futures import ThreadPoolExecutor as P\n"
+    f"assert P(1).submit(operator.attrgetter('__closure__'), {OF_THE_WORKER}).result() is None": (
+        "warn",
+        "load",
+        "reads the __closure__ of",
+    ),
     "import json\nf = lambda: 0\njson.loads.__code__ = f.__code__": ("fail", "load", "json.loads"),
     "import json\nold = json.JSONEncoder.iterencode\ndef f(self, *a, **k): return old(self, *a, **k)\n"
     "def put(kind): kind.iterencode = f\nput(json.JSONEncoder)": ("fail", "load", "JSONEncoder.iterencode"),
@@ -122,6 +143,11 @@ HONEST = [
     "    def iterencode(self, o, _one_shot=False): return super().iterencode(o, _one_shot)\n"
     "def run():\n    json.dumps({1: {2}, 3: run}, cls=E, indent=1)",
     "import gc\ngc.collect()\ngc.disable()\ngc.get_stats()",
+    "import functools, inspect, types\ndef outer(x):\n    def inner(): return x\n    return inner\ndef run():\n"
+    "    f = outer(3)\n    assert f.__globals__ is globals() and f.__closure__[0].cell_contents == 3\n"
+    "    assert inspect.getclosurevars(f).nonlocals == {'x': 3} and run.__closure__ is None\n"
+    "    assert types.FunctionType(f.__code__, f.__globals__, 'g', None, f.__closure__)() == 3\n"
+    "    assert functools.wraps(f)(lambda: 0).__wrapped__ is f",
 ]
 
 

@@ -27,10 +27,14 @@ __all__ = [
     "definition_of",
     "everywhere",
     "registered",
+    "set_attribute",
     "set_call",
 ]
 
-_get_objects = gc.get_objects  # bound before the candidate is loaded
+_get_objects, _get_referents = gc.get_objects, gc.get_referents  # bound before the candidate is loaded
+
+_forget_methods = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
+"""Called when the attributes of a class were changed past it."""
 
 _WITH_KEYWORDS = 0x0002
 """``METH_KEYWORDS`` of CPython's ``methodobject.h``."""
@@ -164,6 +168,13 @@ def set_call(kind: type, function: Any, by_vector: bool = False) -> None:
     type.__setattr__(kind, "__call__", function)
     slot.value = _field(kind, 14).value  # ``tp_call``
     flags.value |= closed | by_vector * _BY_VECTOR
+
+
+def set_attribute(kind: type, name: str, value: Any) -> None:
+    """Set an attribute of a class in C, which takes none by ``setattr``."""
+    (names,) = _get_referents(kind.__dict__)
+    names[name] = value
+    _forget_methods(kind)
 
 
 def close(kind: type) -> None:

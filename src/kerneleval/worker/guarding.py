@@ -18,6 +18,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from kerneleval.languages.common.watch import library_folders
+from kerneleval.worker.below import set_attribute
 
 _LIMIT = 16
 """Most things reported of each level; the first ones matter."""
@@ -84,9 +85,15 @@ _MODULE_NAME = "candidate"
 _INSIDES = frozenset(("environ", "fd", "map_files", "maps", "mem", "root", "smaps"))
 """Files below ``/proc/PID`` that show what a process holds."""
 
+_INNER = ("__closure__", "__globals__")
+"""Attributes of functions that lead to what a function's module holds, and that no audit event tells of."""
+
+_globals_of: Callable[[FunctionType], dict[str, Any]] = vars(FunctionType)["__globals__"].__get__
+
 _FOREIGN_MEMORY = frozenset(("pidfd_getfd", "process_vm_readv", "process_vm_writev", "ptrace"))
 
 _Claim = dict[str, str]
+_Handler = Callable[[tuple[Any, ...], FrameType], None]
 
 
 class Guard:
@@ -103,6 +110,10 @@ class Guard:
         self._watch_switches()
         self._watch_calls_by_key()
         sys.addaudithook(_hook(self._reach()))
+        names = [name for name in sys.modules if name.partition(".")[0] == _HARNESS]
+        self._worker = frozenset(id(vars(sys.modules[name])) for name in (*names, "__main__"))
+        for name in _INNER:
+            set_attribute(FunctionType, name, self._closed(name))
 
     def claims(self, changed: list[str]) -> list[_Claim]:
         """Everything seen so far: ``what``, ``level`` (``fail``, ``warn``) and ``when``, oldest first. ``changed`` is
@@ -128,7 +139,7 @@ class Guard:
 
     def _wraps(self, value: Any, before: Any) -> bool:
         """Whether a library put a function of its own around the old one, as compilers do."""
-        if not isinstance(value, FunctionType) or self._is_own(value.__globals__):
+        if not isinstance(value, FunctionType) or self._is_own(_globals_of(value)):
             return False
         if not os.path.realpath(value.__code__.co_filename).startswith(self._libraries):
             return False
@@ -195,9 +206,32 @@ class Guard:
     def _is_own_frame(self, frame: FrameType) -> bool:
         return self._is_own(frame.f_globals) or frame.f_code.co_filename.startswith(self._own)
 
+    def _closed(self, name: str) -> property:
+        """An attribute of functions that gives nothing of the worker's to others."""
+        of, caller = vars(FunctionType)[name].__get__, sys._getframe
+
+        def read(function: FunctionType) -> Any:
+            if _is_harness(_globals_of(function)) and not self._may_read(function, name, caller(1)):
+                return {} if name == "__globals__" else None
+            return of(function)
+
+        return property(read)
+
+    def _may_read(self, function: FunctionType, name: str, frame: FrameType) -> bool:
+        if id(frame.f_globals) in self._worker:
+            return True
+        asker: FrameType | None = frame
+        while asker is not None and dict.get(asker.f_globals, "__name__") in _LOOKED_THROUGH:
+            asker = asker.f_back
+        # debugging aids and compilers look into everything
+        by_itself = asker is frame and not frame.f_code.co_filename.startswith(self._libraries)
+        level = "fail" if by_itself else "warn"
+        self.note(level, f"reads the {name} of {function.__qualname__} of the worker, in {_place(asker or frame)}")
+        return False
+
     # -- audit events -------------------------------------------------------------------------------------------------
 
-    def _reach(self) -> dict[str, Callable[[tuple[Any, ...], FrameType], None]]:
+    def _reach(self) -> dict[str, _Handler]:
         """What is checked at which event, with the event's arguments and the frame that caused it."""
 
         def asked(judge: Callable[[tuple[Any, ...], bool], tuple[str, str] | None]) -> Any:
@@ -241,13 +275,13 @@ class Guard:
         function, name = args[0], args[1]
         if name not in ("__code__", "__defaults__", "__kwdefaults__") or not isinstance(function, FunctionType):
             return None
-        home = dict.get(function.__globals__, "__name__")
-        if self._is_own(function.__globals__) or not isinstance(home, str) or home not in sys.modules:
+        home = dict.get(_globals_of(function), "__name__")
+        if self._is_own(_globals_of(function)) or not isinstance(home, str) or home not in sys.modules:
             return None
         return "fail", f"replaced {name} of {home}.{function.__qualname__}"
 
 
-def _hook(handlers: dict[str, Callable[[tuple[Any, ...], FrameType], None]]) -> Callable[[str, tuple[Any, ...]], None]:
+def _hook(handlers: dict[str, _Handler]) -> Callable[[str, tuple[Any, ...]], None]:
     """The audit hook. Events that are not watched cost one look-up; events that the hook itself causes are ignored."""
     busy: set[int] = set()
     here, caller, find = threading.get_ident, sys._getframe, handlers.get
@@ -316,7 +350,7 @@ def _read(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
     level = "warn" if through else "fail"
     if name == "f_code" and isinstance(owner, FrameType) and _is_harness(owner.f_globals):
         return level, "reads frames of the worker"
-    if name == "__code__" and isinstance(owner, FunctionType) and _is_harness(owner.__globals__):
+    if name == "__code__" and isinstance(owner, FunctionType) and _is_harness(_globals_of(owner)):
         return level, f"reads the code of {owner.__qualname__} of the worker"
     return None
 
