@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import array
 import ctypes
 import functools
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +163,24 @@ def test_what_numpy_computes_on_kept_arrays_is_counted(
     assert _seen(libraries, lambda x: type(_KEPT) is np.ndarray or compute()) == set()
 
 
+def test_orders_that_are_drawn_are_no_work_and_threads_without_a_frame_are_heard(libraries: Libraries) -> None:
+    def drawn(x: torch.Tensor) -> None:
+        np.random.default_rng(3).permutation(9999)
+        np.random.permutation(9999)
+
+    def in_a_thread(x: torch.Tensor) -> None:
+        numbers, ones = np.arange(9999.0)[::-1].copy(), np.ones(9999)
+        _thread.start_new_thread(numbers.sort, ())
+        _thread.start_new_thread(np.negative, (ones, ones))
+        for _ in range(6000):
+            if numbers[-1] == 9998 and ones[-1] == -1:
+                break
+            time.sleep(0.01)
+
+    assert _seen(libraries, drawn) == set()
+    assert _seen(libraries, in_a_thread) >= {"numpy.negative", "numpy.sort"}
+
+
 def test_errors_of_numpy_are_errors(libraries: Libraries, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RAISED", set())
 
@@ -173,6 +193,7 @@ def test_errors_of_numpy_are_errors(libraries: Libraries, monkeypatch: pytest.Mo
             _KEPT.dot(np.ones(8))
 
     assert _seen(libraries, wrong) == {"numpy.add", "numpy.dot"}
+    assert libraries.lost_error
 
     def again(x: torch.Tensor) -> None:
         with pytest.raises(ValueError, match="align"):
@@ -180,7 +201,9 @@ def test_errors_of_numpy_are_errors(libraries: Libraries, monkeypatch: pytest.Mo
         with pytest.raises(ValueError, match="minlength"):
             np.bincount(np.ones(99, np.int64), _KEPT.ravel(), -1)
 
-    assert _seen(libraries, again) == {"numpy.dot"}, "it counts, and all errors are NumPy's own from then on"
+    assert _seen(libraries, again) == {"numpy.dot"} and not libraries.lost_error, (
+        "it counts, and all errors are NumPy's own from then on"
+    )
 
 
 def test_a_table_that_a_kernel_reads_is_no_work(libraries: Libraries) -> None:

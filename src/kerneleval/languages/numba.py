@@ -79,12 +79,16 @@ class Numba(PythonLanguage):
 
 
 def _files_at(addresses: Sequence[int]) -> Iterator[str]:
-    """Names of the files that are in this process's memory at these addresses, but for those of the system."""
+    """Names of the files with code that are in this process's memory at these addresses, but for the system's."""
     maps = Path("/proc/self/maps")
-    for line in maps.read_text().splitlines() if addresses and maps.exists() else ():
-        start, stop = (int(end, 16) for end in line.split()[0].split("-"))
-        file = Path("".join(line.split(None, 5)[5:])).name
-        if file and not _OF_SYSTEM.fullmatch(file) and any(start <= one < stop for one in addresses):
+    lines = [line.split(None, 5) for line in maps.read_text().splitlines()] if addresses and maps.exists() else []
+    with_code = {parts[5] for parts in lines if parts[5:] and "x" in parts[1]}
+    for parts in lines:
+        start, stop = (int(end, 16) for end in parts[0].split("-"))
+        file = Path("".join(parts[5:])).name
+        if not with_code.issuperset(parts[5:]) or _OF_SYSTEM.fullmatch(file):
+            continue
+        if file and any(start <= one < stop for one in addresses):
             yield file
 
 

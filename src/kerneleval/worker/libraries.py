@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import BuiltinFunctionType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,8 @@ class Libraries:
         self._looked_up: dict[str, int] = {}
         self._at_load: dict[str, int] = {}  # programs that it started before it was there
         self._is_loaded = False
+        self.lost_error = False
+        """Whether an error of NumPy's was lost in the last block of :meth:`heard`; the candidate may have caught it."""
         self._living = _living()
         self._is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # Triton builds no launchers
         self._native: dict[str, int] = {}
@@ -248,9 +250,11 @@ class Libraries:
     def heard(self, seen: dict[str, int]) -> Iterator[None]:
         """Count what NumPy and SciPy compute in the block, ``numpy.name`` -> calls."""
         _COUNTS.clear()
+        before = len(_RAISED)
         with calls_by_ctypes(self._hear_of_call), _numpy_is_heard():
             yield
         seen |= _COUNTS
+        self.lost_error = len(_RAISED) > before
 
 
 def _is_of_library(frame: FrameType | None) -> bool:
@@ -363,6 +367,7 @@ _AS_IT_COMES = ctypes.PYFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 4)
 """A function in C, whichever of these it takes."""
 
 _CORE = vars(sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"])
+_KINDS_IN_C = ("builtin_function_or_method", "cython_function_or_method", "method_descriptor")
 _DRAWING = (np.random.Generator, np.random.RandomState)
 _IN_C = (
     *(vars(np.ndarray)[name] for name in _METHODS),
@@ -373,7 +378,7 @@ _IN_C = (
         one
         for owner in (lapack_lite, getattr(np.fft, "_pocketfft_internal", None), *_DRAWING)
         for name, one in getattr(owner, "__dict__", {}).items()
-        if name[0] != "_" and (type(one) is BuiltinFunctionType or type(one).__name__ == "cython_function_or_method")
+        if name[0] != "_" and type(one).__name__ in _KINDS_IN_C
     ),
 )
 """Functions and methods that NumPy computes by, beside calls of ufuncs."""
@@ -399,7 +404,7 @@ def _numpy_is_heard() -> Iterator[None]:
     heard = [_heard(one) for one in definitions]
 
     def call(ufunc: Any, *given: Any, **named: Any) -> Any:
-        name, frame = ufunc.__name__, sys._getframe(1)
+        name, frame = ufunc.__name__, sys._getframe().f_back
         counted = _hear(name, (ufunc, *given), frame)
         made = _call_of_ufunc(ufunc, *given, **named)
         _hear(name, (ufunc, made), frame, counted)
@@ -422,17 +427,17 @@ def _heard(definition: Definition) -> Any:
     by_array, with_names = definition.flags & _BY_ARRAY, definition.flags & _WITH_NAMES
 
     def heard(owner: int, given: int | None, count: int | None, names: int | None) -> Any:
-        values = [_object_at(owner)]
-        named = _object_at(names if by_array else count) if with_names else None
-        if by_array:
-            values += (ctypes.py_object * ((count or 0) + len(named or ()))).from_address(given or 0)
-        else:
-            values += (*_object_at(given), *(named or {}).values())
-        frame = sys._getframe(1)
-        counted = _hear(name, values, frame)
-        try:
+        try:  # what is raised outside of it leaves NumPy with a result that is no object
+            values = [_object_at(owner)]
+            named = _object_at(names if by_array else count) if with_names else None
+            if by_array:
+                values += (ctypes.py_object * ((count or 0) + len(named or ()))).from_address(given or 0)
+            else:
+                values += (*_object_at(given), *(named or {}).values())
+            frame = sys._getframe().f_back
+            counted = _hear(name, values, frame)
             made = call_in_c(function, owner, given, count, names)
-            if not issubclass(type(values[0]), _DRAWING):  # a draw alone is no work
+            if not _draws(values[0]):  # a draw alone is no work
                 _hear(name, (values[0], _object_at(made)), frame, counted)
             return made
         except BaseException:  # noqa: BLE001 - it is lost here, and what comes out is a SystemError
@@ -452,7 +457,7 @@ def _hear(name: str, values: Sequence[Any], frame: FrameType | None, counted: in
     where it is more than the numbers ``counted`` before, since an object may give others when it is asked again.
     """
     is_own = issubclass(type(values[0]), np.ufunc) and not _is_brought(values[0])
-    elements = 0 if is_own else sum(map(_elements, values))
+    elements = 0 if is_own else sum(_elements(one, whole=not _draws(values[0])) for one in values)
     if elements > counted:
         while frame is not None and frame.f_code.co_filename.startswith(_folders("numpy", "scipy")):
             frame = frame.f_back
@@ -474,9 +479,13 @@ def _interpreters() -> frozenset[str]:
     return frozenset(os.path.join(folder, "runtime", "interpreter.py") for folder in _folders("triton"))
 
 
-def _elements(value: Any) -> int:
-    """How many numbers an argument holds, floating ones 64 times: whole ones may be a table for a kernel. Of what is no
-    array NumPy makes one: of lists, of tensors, of what has a buffer.
+def _draws(owner: Any) -> bool:
+    return issubclass(type(owner), _DRAWING)
+
+
+def _elements(value: Any, *, whole: bool) -> int:
+    """How many numbers an argument holds, floating ones 64 times: ``whole`` ones, if they count, may be a table for a
+    kernel. Of what is no array NumPy makes one: of lists, of tensors, of what has a buffer.
     """
     if not issubclass(type(value), np.ndarray):  # type(): a proxy's class may lie
         made = None
@@ -485,7 +494,7 @@ def _elements(value: Any) -> int:
         if made is None or not made.ndim:
             return 0
         value = made
-    return int(_size_of(value)) * (1 if _dtype_of(value).kind in "biu" else _MANY)
+    return int(_size_of(value)) * (whole if _dtype_of(value).kind in "biu" else _MANY)
 
 
 def _is_brought(ufunc: Any) -> bool:

@@ -147,6 +147,7 @@ class Observing:
             "extensions": self._own_code() if self._recorded else [],
             "registered": sorted(_registered(self._registry) - self._registered)[:8],
             "compiled": _compiled(),
+            "lost_error": self._recorded and self._libraries.lost_error,
         }
 
     def _own_code(self) -> list[str]:

@@ -13,6 +13,7 @@ _TABLE = np.array([0.5, math.sqrt(0.5), 1.0])
 _MANY = [np.zeros(4) for _ in range(600)]
 _RECORDS = np.zeros(128, dtype=[("a", "f8")]).view(np.recarray)
 _SCRATCH = np.empty(0)
+_LARGE = np.full(200_000, 0.5)
 
 
 @functools.lru_cache(maxsize=4)
@@ -29,7 +30,7 @@ def _errors(x, table, work):
 @numba.njit
 def _gelu(x, work, zeros, out):
     for i in range(x.size):
-        out[i] = _TABLE[0] * x[i] * (_TABLE[2] + work[i]) + zeros[0]
+        out[i] = _LARGE[i % 200_000] * x[i] * (_TABLE[2] + work[i]) + zeros[0]
 
 
 def gelu(x):

@@ -87,6 +87,8 @@ class Seen:
     """What it has registered in PyTorch's own namespace: a name there says nothing of what computes."""
     contents: Any = None
     """What lay in the arguments of its kernels, as the worker says (``worker/contents.py``)."""
+    lost_error: bool = False
+    """Whether the candidate got another error than NumPy raised."""
     compiled: bool = False
     """Whether ``torch.compile`` has made code in its process; what that computes with is not seen."""
 
@@ -164,11 +166,14 @@ class Subject:
         """
         how = {"record": record, "mute": mute, "in_order": in_order, "look": look}
         try:
-            return self._window(how, times)
+            seen = self._window(how, times)
         except WorkerError:
             if not record:
                 raise
-            return self._window(how, times)  # an error of NumPy's that it catches is lost the first time
+        else:
+            if not seen.lost_error:
+                return seen
+        return self._window(how, times)  # an error of NumPy's that it catches is lost the first time
 
     def _window(self, how: Mapping[str, bool], times: int) -> Seen:
         runner = self._calls.loaded.runner
@@ -201,6 +206,7 @@ class Subject:
             packages=_claimed_names(answer.get("packages")),
             registered=_claimed_names(answer.get("registered")),
             contents=answer.get("contents"),
+            lost_error=bool(answer.get("lost_error")),
             compiled=bool(answer.get("compiled")),
         )
 
@@ -518,7 +524,7 @@ at the functions that are linked into Numba's or to call by an address, NumPy's 
 TorchScript, Python called by compiled kernels, other interpreters in the process, this package, what asks whether it is
 watched or runs between others' lines, and what finds modules and attributes by texts."""
 
-_IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "scipy")
+_IN_PARTS = ("ctypes", "llvmlite", "numba", "numpy._core", "numpy.core", "scipy", "sys")
 """Whose attributes are not followed where the names are made as it runs."""
 
 _IMPORTING = ("builtins.__import__", "importlib.import_module")
