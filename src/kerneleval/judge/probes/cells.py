@@ -320,6 +320,8 @@ class _Ahead:
 
     def cancel(self) -> bool:
         """Whether nothing of it had begun, and nothing will."""
+        if self.exchanged is not None:
+            self.exchanged.cancel()
         return self.drawn.cancel()
 
     def result(self) -> tuple[BoundCase, Drawn]:
@@ -410,7 +412,7 @@ class Prefetch:
             if (nbytes := self._bytes(case)) <= _PREFETCH_BYTES:
                 drawn = self._thread.submit(self._draw, case)
                 twice = self._beside_calls and is_plain(case)
-                self._drawn[case] = _Ahead(drawn, self._thread.submit(self._exchange, drawn) if twice else None)
+                self._drawn[case] = _Ahead(drawn, self._thread.submit(self._exchange, case, drawn) if twice else None)
                 room -= (1 + twice) * nbytes
 
     def _bytes(self, case: Case) -> int:
@@ -421,9 +423,9 @@ class Prefetch:
             bound = self._bind(case)
             return bound, bound.draw(new_secret())
 
-    @staticmethod
-    def _exchange(drawn: Future[tuple[BoundCase, Drawn]]) -> Drawn | None:
-        return exchanged_call(*drawn.result())
+    def _exchange(self, case: Case, drawn: Future[tuple[BoundCase, Drawn]]) -> Drawn | None:
+        with own_threads(self._bytes(case)):
+            return exchanged_call(*drawn.result())
 
 
 def opening(task: Task, planned: Sequence[Case]) -> list[Case]:

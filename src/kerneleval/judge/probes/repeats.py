@@ -227,9 +227,10 @@ class Repeats:
 
 def _drawn_ahead(bound: BoundCase, first: Drawn) -> Drawn | None:
     """As :func:`exchanged_call`, unless another thread has called it for this first call."""
-    if bound.exchanged is not None:
+    ahead, bound.exchanged = bound.exchanged, None
+    if ahead is not None:
         with suppress(InfrastructureError, torch.OutOfMemoryError):  # memory that was taken then may be free now
-            return bound.exchanged()
+            return ahead()
     return exchanged_call(bound, first)
 
 

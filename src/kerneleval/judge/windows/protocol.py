@@ -328,8 +328,8 @@ class Runner:
         # on a host by one thread: no helper thread is woken from here on, so the time since counts as waiting for them
         alone = self.device.pauses and buffer.layout.input_bytes < _SMALL_BYTES
         began = time.perf_counter_ns() if alone else 0
-        if self.worker.armed is None:
-            self.worker.arm(self._opening(timed), self.device.spin_s)
+        if self.worker.armed != (opening := self._opening(timed)):
+            self.worker.arm(opening, self.device.spin_s)
         with self.still(), own_threads() if alone else nullcontext():
             revealed = time.perf_counter_ns()
             self.reveal(buffer)
