@@ -276,3 +276,20 @@ def test_flags_that_follow_from_the_order_of_ties_are_exact_where_the_file_sorts
     others = torch.zeros(512, dtype=torch.bool)
     others[511 - torch.argsort(scores.flip(0), stable=True)[:99]] = True
     assert not torch.equal(own, others) and passes(own, expectation) and passes(others, expectation) is right
+
+
+def test_equal_numbers_that_are_no_key_of_a_stable_sort_are_moved(tmp_path: Path) -> None:
+    """Boxes on a grid of pixels: whether an overlap is at its threshold is rounded otherwise by every kernel."""
+    forward = "return (x * 0.1 > 0.3)[torch.argsort(score, stable=True)]"
+    path, steps, score = tmp_path / "problem.py", torch.arange(512.0) % 8, torch.rand(512)
+    text = TASK.format(forward=forward, rows=1).replace("torch.randn(rows, n)", "torch.randn(n), torch.rand(n)")
+    path.write_text(text.replace("forward(self, x)", "forward(self, x, score)"))
+    task = open_task(str(path))
+    assert task.build is not None and task.tolerance.stable
+    problem = task.build({}, "cpu")
+    case = Case(task=task.name, direction="forward", dims=(), dtype="float32", layout="contiguous")
+    expectation = reference.expect(task, case, [steps, score], problem=problem, weights={}).widest
+    order = torch.argsort(score, stable=True)
+    assert problem.keys == {1}
+    assert passes((steps > 3)[order], expectation) and passes((steps > 2.9)[order], expectation)
+    assert not passes(torch.zeros(512, dtype=torch.bool), expectation)

@@ -454,6 +454,7 @@ class _Problem:
     """A problem of one linear layer, as tasks from files make them."""
 
     bounded = False
+    keys: frozenset[int] = frozenset()
     file, traits = SimpleNamespace(hash="", path="problem.py"), SimpleNamespace(labels=frozenset())
     device = "cpu"
 

@@ -95,7 +95,6 @@ def choice_without_maximum(gating: torch.Tensor, capacity: int) -> Tensors:
     [
         ("topk_softmax", no_maximum, softmax),
         ("topk_softmax_renormalized", renormalized_from_zero, renormalized),
-        ("expert_choice", choice_without_maximum, choice),
     ],
 )
 def test_the_maximum_must_be_taken_off(
@@ -111,6 +110,34 @@ def test_the_maximum_must_be_taken_off(
             of_honest, of_router = ([w.to(args[0].dtype), ids] for w, ids in (honest(*args), router(*args)))
             assert isinstance(compare(of_honest, expectation), Match)
             assert isinstance(compare(of_router, expectation), Match) == (distribution == "standard")
+
+
+def choice_by_log_sums(gating: torch.Tensor, capacity: int) -> Tensors:
+    scores = torch.exp(gating.float() - gating.float().logsumexp(-1, keepdim=True)).t()
+    ids = chosen(scores, capacity)
+    return scores.gather(-1, ids), ids
+
+
+def choice_by_powers_of_two(gating: torch.Tensor, capacity: int) -> Tensors:
+    turns = gating.float() * 1.4426950408889634
+    weights = torch.exp2(turns - turns.amax(-1, keepdim=True))
+    scores = (weights / weights.sum(-1, keepdim=True)).t()
+    ids = chosen(scores, capacity)
+    return scores.gather(-1, ids), ids
+
+
+def test_choices_of_experts_by_other_formulas_are_right_and_without_a_maximum_wrong() -> None:
+    """At scores of -200 shares of several tokens came in another order by right formulas."""
+    task, right = find("expert_choice"), (choice, choice_by_log_sums, choice_by_powers_of_two)
+    for distribution in task.distributions:
+        found = list[bool]()
+        for seed in range(4):
+            case = case_of("expert_choice", {"T": 512, "E": 64, "K": 16}, distribution=distribution)
+            args, _ = drawn(task, case, seed)
+            expectation = reference.expect(task, case, args)
+            assert all(isinstance(compare(router(*args), expectation), Match) for router in right)
+            found.append(isinstance(compare(choice_without_maximum(*args), expectation), Match))
+        assert distribution != "standard" or not any(found)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1329,6 +1329,13 @@ def test_sizes_of_three_inputs_written_alike_are_one(tmp_path, inputs, expected)
     assert {value: found.count(value) for value in expected} == expected
 
 
+def test_shared_heads_are_never_tried_without_any(tmp_path):
+    """PyTorch divides by their number, and the whole process ended."""
+    inputs = "[torch.randn(2, 8, 40, 16), torch.randn(2, 2, 40, 16), torch.randn(2, 2, 40, 16)]"
+    found = variants(surveys_of(tmp_path, model(ATTENTION, inputs=inputs)), 0)
+    assert found and all(min(dims.values()) > 0 for _, dims in found)
+
+
 def test_shapes_that_begin_alike_share_these_sizes(tmp_path):
     """Slices let one input be shorter than the others, and a last chunk of one row was broadcast: a scan step by step
     failed. So might a batch of one beside two."""

@@ -164,6 +164,7 @@ class ReferenceCall:
 
         at_steps = problem is not None and self.case.distribution == "edges"
         held = problem.held(self.args, self.weights) if problem is not None and at_steps else {}
+        keys = {id(self.args[index]) for index in problem.keys} if problem is not None else set()
 
         def each(tensor: torch.Tensor, place: int) -> torch.Tensor:
             if problem is not None:
@@ -174,7 +175,7 @@ class ReferenceCall:
             out = _moved(own, place + number, size, within)
             if place in places:  # 1 is added to them before they are multiplied
                 out = torch.where(own.abs() < 1, own + (out - own) / own.abs().clamp_min(PROBE**4), out)
-            if self.task.tolerance.stable and problem is not None and own.dim() == 1:  # their order counts
+            if id(tensor) in keys and own.dim() == 1:  # the order of equal ones counts
                 _, numbers, counts = own.unique(return_inverse=True, return_counts=True)
                 out = torch.where(counts[numbers] > 1, own, out)
             if id(tensor) in held:
@@ -515,11 +516,12 @@ class ByLogSums(_OtherSoftmax):
         **options: Any,
     ) -> torch.Tensor | None:
         """A fused attention; None: it drops weights, or has too many scores to write them down."""
-        scale = options.get("scale") or query.shape[-1] ** -0.5
+        scale = options.get("scale")
+        scale = max(1, query.shape[-1]) ** -0.5 if scale is None else scale
         if dropout_p or query.shape[:-1].numel() * key.shape[-2] > _MOST_SCORES:
             return None
         if options.get("enable_gqa"):
-            key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+            key, value = (one.repeat_interleave(query.shape[-3] // max(1, one.shape[-3]), -3) for one in (key, value))
         scores = query @ key.mT * scale
         if is_causal:
             attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()

@@ -61,7 +61,9 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     safe = _safe(surveys, sweep)
     level = _level(file.path)
     slug = re.sub(r"[^A-Za-z0-9_.+-]", "_", file.path.stem)
-    build = functools.partial(_built, file, safe)
+    # a survey runs the file: it is asked only where the word stands there
+    stable = bool(re.search(r"\bstable\b", file.text)) and surveys.at({}).stable
+    build = functools.partial(_built, file, safe, surveys.at({}).keys if stable else frozenset())
     return Task(
         name=f"kernelbench:{slug}@{file.hash[:8]}",
         category=category_of(file.path.stem, file.tree, level),
@@ -83,8 +85,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
             reduction=lambda dims: surveys.at(dims).terms,
             guessed=True,
             normwise=True,  # it may hold products and convolutions anywhere
-            # a survey runs the file: it is asked only where the word stands there
-            stable=bool(re.search(r"\bstable\b", file.text)) and surveys.at({}).stable,
+            stable=stable,
             rms=_DECAYS_RMS if safe.decays or safe.gates else 1.0,
             outlier_rms=_OUTLIER_RMS,
         ),
@@ -99,8 +100,9 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     )
 
 
-def _built(file: ProblemFile, safe: Safe, dims: Mapping[str, int], device: str) -> ModuleProblem:
+def _built(file: ProblemFile, safe: Safe, keys: frozenset[int], dims: Mapping[str, int], device: str) -> ModuleProblem:
     problem = ModuleProblem(file, dims, device, **safe.options)
+    problem.keys = keys
     for name, value in safe.attributes.items():
         setattr(problem, name, value)
     for name in dims.keys() & ITEMS:

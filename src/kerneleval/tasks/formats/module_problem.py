@@ -194,6 +194,8 @@ class ModuleProblem:
     (``scores.py``)."""
     spared: Mapping[str, frozenset[int]] = {}
     """By a distribution, the positions of arguments that it leaves alone, as the file takes no others there."""
+    keys: frozenset[int] = frozenset()
+    """Positions of arguments that it sorts as they are given, and stably."""
     edges = Edges()
     """Where it compares or rounds its arguments as they are."""
 

@@ -165,8 +165,9 @@ def _size(tensor: torch.Tensor) -> float:
 
 def _attention(given: Sequence[torch.Tensor], queries: _Made, keys: _Made, scale: float | None) -> _Made:
     """The scores of an attention of queries, keys and values."""
-    shared = max(1, given[0].shape[1] // given[1].shape[1])  # heads of queries that share one of keys
-    scores = given[0] @ given[1].repeat_interleave(shared, 1).mT * (scale or given[0].shape[-1] ** -0.5)
+    shared = max(1, given[0].shape[1] // max(1, given[1].shape[1]))  # heads of queries that share one of keys
+    scale = max(1, given[0].shape[-1]) ** -0.5 if scale is None else scale
+    scores = given[0] @ given[1].repeat_interleave(shared, 1).mT * scale
     factors = [one.powers for one in (queries, keys) if one.powers]
     powers = {name: power / len(factors) for one in factors for name, power in one.items()}
     return _Made(powers=powers, size=_size(scores))

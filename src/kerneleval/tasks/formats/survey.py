@@ -81,6 +81,8 @@ class Survey:
     stable: bool
     """Whether something is sorted and equal elements always keep their order: every sort is asked to be stable, and
     nothing is selected otherwise."""
+    keys: frozenset[int]
+    """Positions of inputs that are sorted as they were given."""
     steps: int
     unread: frozenset[str]
     """Weights that no operator takes."""
@@ -152,6 +154,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         operators=frozenset(recorder.operators),
         chooses_inputs=recorder.chooses_inputs,
         stable=recorder.stable == {True},
+        keys=frozenset(recorder.keys),
         steps=recorder.steps,
         unread=frozenset(name for name, t in model.state_dict().items() if recorder.misses(t)),
         real=device != "meta",
@@ -475,9 +478,10 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, path: str, inputs: Sequence[Any]) -> None:
         TorchDispatchMode.__init__(self)
         self.path = path
-        self.inputs = {_storage(value) for value in inputs if isinstance(value, torch.Tensor)}
+        self.inputs = {_storage(value): i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
         self.chooses_inputs = True
         self.stable: set[bool] = set()
+        self.keys: set[int] = set()
         self.flops = 0
         self.terms = 1
         self.steps = 0
@@ -505,6 +509,7 @@ class _Recorder(TorchDispatchMode):
             self.chooses_inputs = False
         if name in _SELECTIONS:
             self.stable.add(bool(kwargs.get("stable")))
+            self.keys |= {self.inputs[one] for one in (_storage(args[0]),) if one in self.inputs}
         results = flatten(out)
         if not results:
             return out

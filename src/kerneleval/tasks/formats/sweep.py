@@ -577,6 +577,8 @@ class _Variants:
 
     def add_empty(self) -> None:
         """Add the file's own sizes without rows of what others are put behind, as of a cache that holds nothing yet."""
+        if "enable_gqa" in self._surveys.file.text:  # PyTorch divides by the number of heads, and the process ends
+            return
         for dims in (unit.at(0) for unit in self._varied):
             made = self._surveys.probe(dims)
             if made is not None and _is_put_behind(self._surveys.at({}), made) and self._keep("tiny", dims):

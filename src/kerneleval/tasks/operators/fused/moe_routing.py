@@ -310,7 +310,6 @@ TASKS = (
         5,
         plain("capacity", formula="K"),
         along="T",
-        common=FAR_BELOW,
         out=("E K", "E K: int64"),
         where="T >= K > 0 and E > 1",
         without=(*_OF_SCORES, "small_scale"),  # all are 1 / E, but for the sums of their rows
