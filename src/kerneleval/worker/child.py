@@ -277,7 +277,7 @@ class Worker:
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Describe the calls of the coming windows; the first may open at once."""
+        """Describe the calls of the coming windows; with ``window``, as in :meth:`on_arm`, the first opens at once."""
         if "window" not in message:
             self._leave_processor()
         _allow_many_shapes()

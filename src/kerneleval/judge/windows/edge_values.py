@@ -304,14 +304,13 @@ def _far_scores(drawn: Drawn) -> None:
 
 def _further_below(drawn: Drawn) -> None:
     """In every second call scores lie about -20,000 in place of -200; so do those that products of two arguments, or a
-    bias of a layer or norm, bring there, and channels above 0 before a minimum lie about 20,000. Not in half types, nor
-    where shares of several rows are compared (``expert_choice``).
+    bias of a layer or norm, bring there, and channels above 0 before a minimum lie about 20,000. Not in half types.
     """
     far_mean = drawn.case.distribution == "far_mean"
     moved = [
         (spec, value)
         for spec, value in drawn.tensors
-        if value.is_floating_point() and value.itemsize > 2 and not (spec.step and spec.along != (value.ndim - 1,))
+        if value.is_floating_point() and value.itemsize > 2
         if (spec.role == "weight" and spec.along and abs(spec.far) < 1 if far_mean else spec.common)
     ]
     if not moved or int(torch.randint(2, (), generator=drawn.stream("further below", "cpu"))):

@@ -204,7 +204,7 @@ class Runner:
 
     def begin_preparing(self, layout: WindowLayout, window: Mapping[str, Any] | None = None) -> Callable[[], None]:
         """The same without waiting: what is returned waits, and raises WorkerError, WorkerFailure as :meth:`window`.
-        ``window``: the first opens at once; what :meth:`Worker.arm` is told of it.
+        ``window``, as for :meth:`Worker.arm`: given where the first window opens at once.
         """
         if layout is self._layout:
             return lambda: None
